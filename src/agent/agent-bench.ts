@@ -1,0 +1,179 @@
+/**
+ * The bench on which the agent's own tests stand: a gateway, a folder, and the agent as a child
+ * process, bundled as it is shipped. Each test has its own; afterwards nothing of it is left.
+ */
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { build } from "esbuild";
+import type { JsonObject } from "../model/json.ts";
+import { jobFolderName } from "../protocol/job-folder.ts";
+import type { JobKey } from "../protocol/job-key.ts";
+import { createGatewayDouble, type GatewayDouble, until } from "./gateway-double.ts";
+import { openJournal } from "./journal.ts";
+import { findTree, signal } from "./process-tree.ts";
+
+const source = join(import.meta.dirname, "..", "..", "bin", "agent.ts");
+const executor = join(import.meta.dirname, "executor-double.ts");
+const concurrency = 3;
+
+export type Bench = Awaited<ReturnType<typeof createBench>>;
+
+interface AgentProcess {
+  readonly child: ChildProcess;
+  readonly output: string[];
+}
+
+/** Collects tests, each on its own bench, and declares them side by side. */
+export function describeAgent(name: string, declare: (testAgent: TestAgent) => void): void {
+  describe(name, { concurrency }, () => {
+    let folder = "";
+    before(async () => {
+      folder = await mkdtemp(join(tmpdir(), "landfall-bundle-"));
+      await bundleAgent(join(folder, "agent.mjs"));
+    });
+    after(() => rm(folder, { recursive: true, force: true }));
+    declare((sentence, act) =>
+      test(sentence, async () => {
+        const bench = await createBench(join(folder, "agent.mjs"));
+        try {
+          await act(bench);
+        } finally {
+          await bench.close();
+        }
+      }),
+    );
+  });
+}
+export type TestAgent = (sentence: string, act: (bench: Bench) => Promise<void>) => void;
+
+async function createBench(program: string) {
+  const gateway = await createGatewayDouble();
+  const directory = await realpath(await mkdtemp(join(tmpdir(), "landfall-agent-")));
+  const agents: AgentProcess[] = [];
+
+  const welcomed = () => until(() => gateway.isWelcomed(), "a connection");
+  const frames = (type: string) => gateway.frames.filter((frame) => frame.type === type);
+  const folderOf = (job: JobKey) => join(directory, "agent", "jobs", nameOf(job));
+
+  async function startAgent(
+    options: { code?: string; slots?: number; sandbox?: string; exitWithParent?: boolean } = {},
+  ): Promise<AgentProcess> {
+    const { code = gateway.code, ...rest } = options;
+    const enrolmentFile = join(directory, "enrolment.json");
+    const configFile = join(directory, "config.json");
+    const none = { storeDirectory: null, registry: null, supervisorDirectory: null };
+    const configuration = {
+      serverUrl: gateway.url,
+      directory: join(directory, "agent"),
+      enrolmentFile,
+      place: { ...none, installsDirectory: null, programs: null },
+      executor: [process.execPath, executor],
+      ...rest,
+    };
+    await writeFile(configFile, JSON.stringify(configuration));
+    if (!existsSync(join(directory, "agent", "identity.json"))) {
+      await writeFile(enrolmentFile, JSON.stringify({ serverUrl: gateway.url, code }));
+    }
+    const child = spawn(process.execPath, [program, "--config", configFile], {
+      stdio: ["pipe", "pipe", "pipe"],
+    });
+    const agent: AgentProcess = { child, output: [] };
+    child.stdout.on("data", (text) => agent.output.push(String(text)));
+    child.stderr.on("data", (text) => agent.output.push(String(text)));
+    agents.push(agent);
+    return agent;
+  }
+
+  return {
+    gateway,
+    directory,
+    startAgent,
+    welcomed,
+    frames,
+    folderOf,
+    /** Offers a job on the connection that is there, or comes. */
+    async offer(config: JsonObject, options: Parameters<GatewayDouble["offer"]>[1] = {}) {
+      await welcomed();
+      return gateway.offer(config, options);
+    },
+    codes: () =>
+      gateway.frames.flatMap((frame) => (frame.type === "refused" ? [frame.code as string] : [])),
+    /** What the agent itself kept of its refusals; it is killed for that. */
+    async journaledRefusals(child: ChildProcess): Promise<string[]> {
+      await kill(child);
+      const journal = openJournal(join(directory, "agent", "journal.db"));
+      const refusals = journal.refusals().map(({ code }) => code);
+      journal.close();
+      return refusals;
+    },
+    hasNoFolder: () => readdirSync(join(directory, "agent", "jobs")).length === 0,
+    /** The executor as the host sees it: the innermost process of its tree. */
+    executorOf(job: JobKey): number {
+      const tree = findTree(nameOf(job), null);
+      const innermost = tree.find(({ pid }) => !tree.some((other) => other.parentPid === pid));
+      assert(innermost, "a running executor");
+      return innermost.pid;
+    },
+    release: (job: JobKey) => writeFileSync(join(folderOf(job), "work", "release"), ""),
+    async close() {
+      await Promise.all(agents.map(({ child }) => kill(child)));
+      await until(() => killNaming(directory) === 0, "the end of all executors");
+      await gateway.close();
+      await rm(directory, { recursive: true, force: true, maxRetries: 5 });
+    },
+  };
+}
+
+/** Kills what names this folder on its command line, whatever the agent believes; gives how many it found. */
+function killNaming(directory: string): number {
+  const pids = readdirSync("/proc")
+    .map(Number)
+    .filter((pid) => pid > 0 && commandLineOf(pid).includes(directory));
+  for (const pid of pids) signal(pid, "SIGKILL");
+  return pids.length;
+}
+
+function commandLineOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "latin1");
+  } catch {
+    return "";
+  }
+}
+
+/** The name of a job's folder. */
+export function nameOf({ jobId, epoch }: JobKey): string {
+  return jobFolderName(jobId, epoch);
+}
+
+/** Kills with -9 and waits for the end. */
+export async function kill(child: ChildProcess): Promise<void> {
+  const exited = exitOf(child);
+  child.kill("SIGKILL");
+  await exited;
+}
+
+/** The exit code, once there is one; null for a killed process. */
+export function exitOf(child: ChildProcess): Promise<number | null> {
+  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve(child.exitCode);
+  return new Promise((resolve) => child.once("exit", (code) => resolve(code)));
+}
+
+async function bundleAgent(outfile: string): Promise<void> {
+  const require =
+    'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);';
+  await build({
+    entryPoints: [source],
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    outfile,
+    banner: { js: require },
+    logLevel: "error",
+  });
+}

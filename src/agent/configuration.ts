@@ -1,0 +1,54 @@
+/**
+ * The agent's configuration: a JSON file that whoever set up the place wrote, never the server.
+ */
+import { z } from "zod";
+import { Fault } from "../model/fault.ts";
+import { Place } from "../protocol/job-folder.ts";
+import { readText } from "./durable-file.ts";
+
+const configurationBytesMax = 1024 * 1024;
+
+export const AgentConfiguration = z.object({
+  serverUrl: z.url({ protocol: /^https?$/ }),
+  /** The agent's own folder: identity.json, journal.db, jobs/. */
+  directory: z.string().min(1),
+  /** Holds `{serverUrl, code}`; read once, deleted after enrolment. */
+  enrolmentFile: z.string().min(1).exactOptional(),
+  /** Copied into every job's place.json. */
+  place: Place,
+  /** The executor's command line; the job's folder is appended. */
+  executor: z.array(z.string()).min(1),
+  /** How many jobs run at once. */
+  slots: z.int().min(1).max(1000).default(8),
+  sandbox: z.enum(["auto", "bubblewrap", "none"]).default("auto"),
+  /** What a job sees besides the system, where bubblewrap is used. */
+  readOnlyPaths: z.array(z.string()).default([]),
+  writablePaths: z.array(z.string()).default([]),
+  /** The executor's whole environment besides PATH, HOME and LANG. */
+  environment: z.record(z.string(), z.string()).default({}),
+  /** Exit when stdin closes; executors are left alone. */
+  exitWithParent: z.boolean().default(false),
+});
+export type AgentConfiguration = z.output<typeof AgentConfiguration>;
+
+/** Reads and checks the file; a `Fault` names every key that is wrong. */
+export async function readConfiguration(file: string): Promise<AgentConfiguration> {
+  const text = await readText(file, configurationBytesMax);
+  if (text === null) {
+    throw new Fault("not_found", `Expected the agent's configuration in ${file}, got no file.`);
+  }
+  const parsed = AgentConfiguration.safeParse(parseJson(text));
+  if (parsed.success) return parsed.data;
+  throw new Fault(
+    "invalid",
+    `Expected a valid agent configuration in ${file}, got: ${z.prettifyError(parsed.error)}. Correct the file and start the agent again.`,
+  );
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

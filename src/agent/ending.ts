@@ -1,0 +1,48 @@
+/**
+ * How the agent brings an executor to its end, without I/O: ask, ask again, and after the grace kill.
+ *
+ *   running ──cancel | deadline──> asked ──grace over──> killed
+ *
+ * It is asked more than once, since a program that has just started may not listen yet.
+ */
+import type { Outcome } from "../model/job.ts";
+import type { JobEvent } from "../protocol/events.ts";
+import type { EndReason } from "./journal.ts";
+
+const askAgainMs = 1000;
+/** What a job that ran out of time still gets. */
+export const timeoutGraceMs = 10_000;
+
+/** An ending under way, with times on the monotonic clock. */
+export interface Ending {
+  readonly reason: EndReason;
+  readonly killAtMs: number;
+  readonly askedAtMs: number | null;
+}
+
+/** What is to be done with the executor now. */
+export function nextStep(ending: Ending, nowMs: number): "ask" | "end" | "wait" {
+  if (nowMs >= ending.killAtMs) return "end";
+  const { askedAtMs } = ending;
+  return askedAtMs === null || nowMs - askedAtMs >= askAgainMs ? "ask" : "wait";
+}
+
+/** The outcome of a job that was brought to its end before it could write one. */
+export function outcomeOf(
+  reason: EndReason,
+): Pick<Outcome, "status"> & Required<Pick<Outcome, "code" | "message">> {
+  return reason === "cancelled"
+    ? { status: "cancelled", code: "cancelled", message: "The job was cancelled." }
+    : {
+        status: "failed",
+        code: "timed_out",
+        message: "The job took longer than its manifest allows, and was ended.",
+      };
+}
+
+/** An executor that was asked because its time was up writes `cancelled`, since it cannot know why. */
+export function withReason(event: JobEvent, reason: EndReason | null): JobEvent {
+  if (event.type !== "outcome" || event.outcome.status !== "cancelled") return event;
+  if (reason !== "timed_out") return event;
+  return { ...event, outcome: { ...event.outcome, ...outcomeOf(reason) } };
+}

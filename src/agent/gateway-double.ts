@@ -1,0 +1,314 @@
+/**
+ * A server for the agent's own tests: real HTTP, real WebSocket, real signatures, and every way of
+ * misbehaving that a test asks for.
+ */
+import assert from "node:assert/strict";
+import { generateKeyPairSync, randomBytes, verify } from "node:crypto";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type WebSocket, WebSocketServer } from "ws";
+import { type AgentId, createId, type InstallId, type JobId } from "../model/ids.ts";
+import type { Epoch } from "../model/job.ts";
+import type { Json, JsonObject } from "../model/json.ts";
+import { digestOfJson } from "../model/json.ts";
+import type { JobEvent } from "../protocol/events.ts";
+import { AgentFrame, type Hello, helloText } from "../protocol/frames.ts";
+import type { JobKey } from "../protocol/job-key.ts";
+import {
+  decodePublicKey,
+  encodePublicKey,
+  keyIdOf,
+  type SigningKey,
+  signDocument,
+} from "../protocol/signed-document.ts";
+
+const waitMs = 15_000;
+export const noCredentials = { vendorRegistry: null, sourceUrl: null, enrolment: null };
+
+export type GatewayDouble = Awaited<ReturnType<typeof createGatewayDouble>>;
+
+/** Starts on a free port of loopback; `close` ends it. */
+export async function createGatewayDouble() {
+  const root = createKey();
+  const key = createKey();
+  const forger = createKey();
+  const agentId: AgentId = createId("agt", new Date(), randomBytes);
+  const installId: InstallId = createId("ins", new Date(), randomBytes);
+  const code = `lfe_${randomBytes(9).toString("hex")}.${root.keyId}`;
+  const keyset = (number = 1) =>
+    signDocument(
+      "landfall-keyset",
+      {
+        version: 1,
+        number,
+        rootKeyId: root.keyId,
+        keys: { [key.keyId]: encodePublicKey(key.publicKey) },
+        serverUrl: "http://127.0.0.1",
+      },
+      root,
+    );
+
+  const frames: AgentFrame[] = [];
+  const events = new Map<string, JobEvent[]>();
+  const hellos: Hello[] = [];
+  const enrolments: string[] = [];
+  const state = {
+    publicKey: "",
+    enrolmentStatus: 200,
+    acknowledges: true,
+    keysetNumber: 1,
+    leaseSeconds: 30,
+    forget: new Set<string>(),
+    badWelcome: false,
+    answersRenewals: true,
+  };
+  let socket: WebSocket | null = null;
+  let counter = 0;
+  let agentNonce = "";
+  let welcomed = false;
+
+  const http = createServer((request, response) => {
+    let body = "";
+    request.on("data", (chunk) => {
+      body += chunk;
+    });
+    request.on("end", async () => {
+      const { publicKey } = JSON.parse(body);
+      enrolments.push(publicKey);
+      const right = request.headers.authorization === `Enrolment ${code}`;
+      const status = state.enrolmentStatus !== 200 ? state.enrolmentStatus : right ? 200 : 401;
+      response.writeHead(status, { "content-type": "application/json" });
+      if (status !== 200) {
+        const message = "The enrolment code was used already.";
+        return response.end(
+          JSON.stringify({ error: { code: "unauthorized", message, problems: [] } }),
+        );
+      }
+      state.publicKey = publicKey;
+      const rootPublicKey = encodePublicKey(root.publicKey);
+      response.end(
+        JSON.stringify({
+          agentId,
+          role: "install",
+          installId,
+          rootPublicKey,
+          keyset: await keyset(),
+        }),
+      );
+    });
+  });
+  const gateway = new WebSocketServer({ server: http, path: "/agent" });
+
+  gateway.on("connection", async (next) => {
+    const nonce = randomBytes(16).toString("base64url");
+    next.on(
+      "message",
+      (data) => void take(next, nonce, AgentFrame.parse(JSON.parse(String(data)))),
+    );
+    next.on("error", () => {});
+    next.on("close", () => {
+      if (socket === next) welcomed = false;
+    });
+    const serverTime = new Date().toISOString();
+    const protocols = [1];
+    const challenge = { type: "challenge", protocols, nonce, serverTime };
+    next.send(JSON.stringify({ ...challenge, keyset: await keyset(state.keysetNumber) }));
+  });
+
+  async function take(from: WebSocket, nonce: string, frame: AgentFrame): Promise<void> {
+    frames.push(frame);
+    if (frame.type === "hello") return greet(from, nonce, frame);
+    if (frame.type === "renew") {
+      if (!state.answersRenewals) return;
+      return from.send(JSON.stringify({ type: "renewed", serverTime: new Date().toISOString() }));
+    }
+    if (frame.type === "lost") return ack(from, frame, 0);
+    if (frame.type !== "events") return;
+    const known = events.get(nameOf(frame)) ?? [];
+    events.set(nameOf(frame), known);
+    for (const event of frame.events) {
+      if (event.seq <= known.length) continue;
+      assert.equal(event.seq, known.length + 1, "no hole in the events");
+      known.push(event);
+    }
+    if (state.acknowledges) ack(from, frame, known.length);
+  }
+
+  async function greet(from: WebSocket, nonce: string, hello: Hello): Promise<void> {
+    const text = helloText({ ...hello, nonce, rootKeyId: root.keyId });
+    const signature = Buffer.from(hello.signature, "base64url");
+    assert(verify(null, Buffer.from(text), decodePublicKey(state.publicKey), signature), "hello");
+    hellos.push(hello);
+    ({ agentNonce } = hello);
+    counter = 0;
+    const kept = hello.journal.filter((entry) => !state.forget.has(nameOf(entry)));
+    const forget = hello.journal.filter((entry) => state.forget.has(nameOf(entry)));
+    const welcome = {
+      serverTime: new Date().toISOString(),
+      generation: 1,
+      leaseSeconds: state.leaseSeconds,
+      keep: kept.map(({ jobId, epoch }) => ({
+        jobId,
+        epoch,
+        acknowledged: events.get(nameOf({ jobId, epoch }))?.length ?? 0,
+      })),
+      forget: forget.map(({ jobId, epoch }) => ({ jobId, epoch })),
+    };
+    socket = from;
+    await sendSigned("welcome", welcome, state.badWelcome ? { key: forger } : {});
+    welcomed = true;
+  }
+
+  function ack(to: WebSocket, { jobId, epoch }: JobKey, acknowledged: number): void {
+    to.send(JSON.stringify({ type: "ack", jobId, epoch, acknowledged }));
+  }
+
+  /** Sends an effect frame, honest unless told otherwise; gives back the envelope as sent. */
+  async function sendSigned(
+    type: string,
+    content: object,
+    lie: { key?: SigningKey; agentId?: AgentId; agentNonce?: string; counter?: number } = {},
+  ): Promise<string> {
+    const honest = Object.keys(lie).length === 0;
+    const counted = { agentId, agentNonce, counter: counter + 1, ...lie };
+    if (honest) counter++;
+    const { agentId: id, agentNonce: nonce, counter: number } = counted;
+    const payload = { ...content, type, agentId: id, agentNonce: nonce, counter: number };
+    const document = await signDocument("landfall-frame", payload, lie.key ?? key);
+    const envelope = JSON.stringify({ type: "signed", document });
+    socket?.send(envelope);
+    return envelope;
+  }
+
+  async function signOffer(
+    config: JsonObject,
+    options: {
+      jobId?: JobId;
+      epoch?: Epoch;
+      component?: string;
+      timeoutSeconds?: number;
+      manifestKey?: SigningKey;
+      grantKey?: SigningKey;
+      grant?: JsonObject;
+    } = {},
+  ) {
+    const jobId = options.jobId ?? createId("job", new Date(), randomBytes);
+    const epoch = options.epoch ?? { generation: 1, n: 1 };
+    const manifest = manifestOf(jobId, installId, config, options);
+    const grant = {
+      version: 1,
+      jobId,
+      manifestDigest: digestOfJson(manifest),
+      agentId,
+      epoch,
+      serverTime: new Date().toISOString(),
+      leaseSeconds: 30,
+      ...options.grant,
+    };
+    return {
+      key: { jobId, epoch },
+      documents: {
+        manifest: await signDocument("landfall-manifest", manifest, options.manifestKey ?? key),
+        grant: await signDocument("landfall-grant", grant, options.grantKey ?? key),
+        credentials: noCredentials,
+      },
+    };
+  }
+
+  await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+  return {
+    url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,
+    code,
+    agentId,
+    forger,
+    frames,
+    hellos,
+    enrolments,
+    state,
+    sendSigned,
+    signOffer,
+    sendRaw: (text: string) => socket?.send(text),
+    isWelcomed: () => welcomed,
+    cut() {
+      welcomed = false;
+      socket?.terminate();
+    },
+    eventsOf: (job: JobKey) => events.get(nameOf(job)) ?? [],
+    outcomesOf: (job: JobKey) =>
+      (events.get(nameOf(job)) ?? []).flatMap((event) =>
+        event.type === "outcome" ? [event.outcome] : [],
+      ),
+    /** Signs and sends an offer. */
+    async offer(config: JsonObject, options: Parameters<typeof signOffer>[1] = {}) {
+      const { key, documents } = await signOffer(config, options);
+      await sendSigned("offer", documents);
+      return key;
+    },
+    /** The first frame of this type that fits, waiting for it. */
+    async next<T extends AgentFrame["type"]>(
+      type: T,
+      fits: (frame: Extract<AgentFrame, { type: T }>) => boolean = () => true,
+    ): Promise<Extract<AgentFrame, { type: T }>> {
+      const isIt = (frame: AgentFrame): frame is Extract<AgentFrame, { type: T }> =>
+        frame.type === type && fits(frame as Extract<AgentFrame, { type: T }>);
+      await until(() => frames.some(isIt), `a frame of type ${type}`);
+      const found = frames.find(isIt);
+      assert(found);
+      return found;
+    },
+    async close() {
+      for (const client of gateway.clients) client.terminate();
+      gateway.close();
+      http.closeAllConnections();
+      await new Promise((resolve) => http.close(resolve));
+    },
+  };
+}
+
+/** Polls until the condition holds, with a deadline. */
+export async function until(
+  condition: () => boolean | Promise<boolean>,
+  what: string,
+): Promise<void> {
+  const deadline = performance.now() + waitMs;
+  while (!(await condition())) {
+    assert(performance.now() < deadline, `Waited ${waitMs} ms in vain for ${what}.`);
+    await sleep(5);
+  }
+}
+
+function manifestOf(
+  jobId: JobId,
+  installId: InstallId,
+  config: JsonObject,
+  options: { component?: string; timeoutSeconds?: number },
+): { [key: string]: Json } {
+  return {
+    version: 1,
+    jobId,
+    operation: "apply",
+    createdAt: "2030-01-01T00:00:00Z",
+    app: { id: `app_${"0".repeat(24)}`, name: "guestbook" },
+    install: { id: installId, name: "acme" },
+    plugin: "process",
+    component: { name: options.component ?? jobId, type: "process", config },
+    sandbox: null,
+    source: null,
+    artifact: null,
+    inputs: {},
+    dependencies: {},
+    approval: null,
+    fingerprint: null,
+    timeoutSeconds: options.timeoutSeconds ?? 60,
+  };
+}
+
+function createKey() {
+  const { publicKey, privateKey } = generateKeyPairSync("ed25519");
+  return { keyId: keyIdOf(publicKey), privateKey, publicKey };
+}
+
+function nameOf({ jobId, epoch }: JobKey): string {
+  return `${jobId}.${epoch.generation}.${epoch.n}`;
+}

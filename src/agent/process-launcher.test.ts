@@ -1,0 +1,136 @@
+/** The process launcher in each of its three ways, with real programs, as whoever runs the tests. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { jobFiles } from "../protocol/job-folder.ts";
+import { ownProcess, readProcess } from "../protocol/process-identity.ts";
+import { chooseIsolation, type Isolation } from "./isolation.ts";
+import { settled, testLauncher } from "./launcher-suite.ts";
+import { createProcessLauncher } from "./process-launcher.ts";
+
+const environment = { PATH: "/usr/local/bin:/usr/bin:/bin" };
+const best = await chooseIsolation("auto", environment);
+const withoutBubblewrap = await chooseIsolation("none", environment);
+const available = new Set<Isolation>(["plain", best.isolation, withoutBubblewrap.isolation]);
+
+function create(isolation: Isolation, agentDirectory: string, readOnlyPaths: string[] = []) {
+  return createProcessLauncher({
+    isolation,
+    visible: { readOnlyPaths, writablePaths: [], agentDirectory },
+  });
+}
+
+for (const isolation of ["bubblewrap", "namespace", "plain"] as const) {
+  const skip = available.has(isolation) ? false : `${isolation} does not work here`;
+  describe(isolation, { skip }, () =>
+    testLauncher(isolation, (folder) => create(isolation, folder)),
+  );
+}
+
+test("a pid that now belongs to another process is neither running nor killed", async () => {
+  await inFolder(async (directory) => {
+    const folder = join(directory, "job_reused.1.1");
+    await mkdir(folder);
+    const innocent = spawn("sleep", ["60"], { stdio: "ignore" });
+    const record = readProcess(innocent.pid ?? 0);
+    assert(record);
+    await writeRecord(folder, { ...record, startTime: "1" });
+
+    const found = await create("plain", directory).find(folder);
+    await create("plain", directory).ask(folder);
+    await create("plain", directory).end(folder);
+
+    assert.equal(found, "gone");
+    assert.deepEqual(readProcess(record.pid), record);
+    innocent.kill("SIGKILL");
+  });
+});
+
+test("a record of an earlier boot is gone, whatever runs under its pid now", async () => {
+  await inFolder(async (directory) => {
+    const folder = join(directory, "job_rebooted.1.1");
+    await mkdir(folder);
+    await writeRecord(folder, { ...ownProcess(), bootId: "00000000-0000-0000-0000-000000000000" });
+
+    assert.equal(await create("plain", directory).find(folder), "gone");
+    await create("plain", directory).end(folder);
+  });
+});
+
+test("under bubblewrap a job sees its own folder and what is named, not the agent's", {
+  skip: available.has("bubblewrap") ? false : "bubblewrap does not work here",
+}, async () => {
+  await inFolder(async (directory) => {
+    const agentDirectory = join(directory, "agent");
+    const folder = join(agentDirectory, "jobs", "job_sandboxed.1.1");
+    const neighbour = join(agentDirectory, "jobs", "job_neighbour.1.1");
+    await mkdir(folder, { recursive: true });
+    await mkdir(neighbour);
+    await writeFile(join(agentDirectory, "identity.json"), "secret");
+    await writeFile(join(directory, "bundle.js"), "visible");
+    const look = `ls ${agentDirectory} ${agentDirectory}/jobs >"$1/seen" 2>&1
+      cat ${directory}/bundle.js >>"$1/seen" 2>&1
+      echo x >${directory}/bundle.js; echo '{"pid":1}' >"$1/${jobFiles.process}"; rm -f "$1/${jobFiles.process}"; true`;
+
+    // The whole parent is visible: the agent's folder inside it must be hidden all the same.
+    const launcher = create("bubblewrap", agentDirectory, [directory]);
+    await launcher.launch(folder, ["/bin/sh", "-c", look, "executor"], environment);
+    const found = await settled(launcher, folder);
+
+    assert.deepEqual(found, { exitCode: 0 });
+    const seen = await readFile(join(folder, "seen"), "utf8");
+    assert.match(seen, /job_sandboxed\.1\.1/);
+    assert.match(seen, /visible/);
+    assert.doesNotMatch(seen, /identity|neighbour/);
+    assert.equal(await readFile(join(directory, "bundle.js"), "utf8"), "visible");
+    assert.match(await readFile(join(folder, jobFiles.process), "utf8"), /startTime/);
+  });
+});
+
+test("an executor goes on, is found and is ended when bwrap itself was killed", {
+  skip: available.has("bubblewrap") ? false : "bubblewrap does not work here",
+}, async () => {
+  await inFolder(async (directory) => {
+    const folder = join(directory, `job_orphan${process.pid}.1.1`);
+    await mkdir(folder);
+    const launcher = create("bubblewrap", join(directory, "agent"));
+    const body = 'while :; do : >"$1/alive"; sleep 0.02; done';
+    await launcher.launch(folder, ["/bin/sh", "-c", body, "executor"], environment);
+    while (!existsSync(join(folder, "alive"))) await new Promise(setImmediate);
+    const { pid } = JSON.parse(await readFile(join(folder, jobFiles.process), "utf8"));
+
+    process.kill(pid, "SIGKILL");
+    while (readProcess(pid) !== null) await new Promise(setImmediate);
+    await rm(join(folder, "alive"));
+    while (!existsSync(join(folder, "alive"))) await new Promise(setImmediate);
+    const orphaned = await launcher.find(folder);
+    await launcher.end(folder);
+
+    assert.equal(orphaned, "running");
+    assert.notEqual(await launcher.find(folder), "running");
+  });
+});
+
+async function writeRecord(
+  folder: string,
+  record: { pid: number; startTime: string; bootId: string },
+): Promise<void> {
+  const session = { session: record.pid, sessionStartTime: record.startTime };
+  await writeFile(
+    join(folder, jobFiles.process),
+    JSON.stringify({ ...record, ...session, isolation: "plain" }),
+  );
+}
+
+async function inFolder(act: (directory: string) => Promise<void>): Promise<void> {
+  const directory = await realpath(await mkdtemp(join(tmpdir(), "landfall-launcher-")));
+  try {
+    await act(directory);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}

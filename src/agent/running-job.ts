@@ -1,0 +1,290 @@
+/**
+ * One launched job, watched until the server has its end.
+ *
+ *   running ──outcome written, executor gone──────────────> ended ──outcome acknowledged──> removed
+ *      │  └──cancelled or timed out, proved gone──append──────^                                ^
+ *      └────gone without an outcome──────────────────────> lost ──────loss acknowledged────────┤
+ *   any ────the server forgets it──────────────────────────────────executor ended──────────────┘
+ *
+ * Invariant: exactly one outcome or one loss per epoch; the folder goes only when the server has it (or
+ * wants none), the row in the journal goes first, and no process of the tree is left behind.
+ */
+import { type FSWatcher, watch } from "node:fs";
+import { basename } from "node:path";
+import { describeError } from "../model/fault.ts";
+import type { AgentFrame } from "../protocol/frames.ts";
+import { type Ending, nextStep, outcomeOf, timeoutGraceMs, withReason } from "./ending.ts";
+import { createEventOutbox } from "./event-outbox.ts";
+import { appendOutcome, readLastEvent } from "./events-file.ts";
+import { boundStderr, readLastWords, removeJobFolder } from "./job-files.ts";
+import type { Journal, JournalJob } from "./journal.ts";
+import type { Found, Launcher } from "./launcher.ts";
+import type { Logger } from "./log.ts";
+
+const pollMs = 200;
+/** A busy executor writes many lines at once: one look for all of them. */
+const coalesceMs = 10;
+/** How long lines may delay the news of a loss. */
+const lossDelayMs = 5000;
+/** How long an executor may take to exit once its outcome is safe. */
+const lingerMs = 5000;
+
+/** A connection that the server has welcomed. */
+export interface Link {
+  send(frame: AgentFrame): void;
+  /** False while so much is waiting that more lines would hold up the lease. */
+  hasRoom(): boolean;
+}
+
+export interface JobPorts {
+  readonly launcher: Launcher;
+  readonly journal: Journal;
+  readonly logger: Logger;
+  /** Monotonic, the machine's own: it goes on while no agent runs. */
+  readonly clock: () => number;
+  readonly now: () => Date;
+  readonly link: () => Link | null;
+  /** A slot became free, or the job is gone. */
+  readonly changed: () => void;
+}
+
+export type JobPhase = "running" | "ended" | "lost" | "removed";
+
+export interface RunningJob {
+  readonly record: JournalJob;
+  readonly folder: string;
+  phase(): JobPhase;
+  /** True once only its news is of interest: it takes no slot and bars no newer job. */
+  isOver(): boolean;
+  /** Looks at the executor once, and begins to watch it. */
+  start(): Promise<void>;
+  /** The server wants its events after this number, on the connection that `link` gives now. */
+  resume(acknowledged: number): void;
+  acknowledge(acknowledged: number): void;
+  disconnected(): void;
+  cancel(graceMs: number): void;
+  /** Waits until the executor of a job that is over is proved gone. */
+  clear(): Promise<void>;
+  /** Ends the executor and removes every trace but its epoch. */
+  forget(): Promise<void>;
+  /** Stops watching; the executor goes on. */
+  leave(): Promise<void>;
+}
+
+/** Watches a job that is in the journal. */
+export function createRunningJob(ports: JobPorts, record: JournalJob, folder: string): RunningJob {
+  const { launcher, journal, clock } = ports;
+  const { key } = record;
+  const logger = ports.logger;
+  const name = basename(folder);
+  const outbox = createEventOutbox(folder);
+  let phase: JobPhase = "running";
+  let resumed = false;
+  let ending: Ending | null = record.endReason && beginEnding(record.endReason, record.graceMs);
+  let loss: { reason: string; atMs: number; sent: boolean } | null = null;
+  let safeAtMs: number | null = null;
+  let leaving = false;
+  let forgetting = false;
+  let watcher: FSWatcher | null = null;
+  let wake: () => void = () => {};
+  let woken = false;
+  let loop: Promise<void> = Promise.resolve();
+
+  function beginEnding(reason: Ending["reason"], graceMs: number): Ending {
+    return { reason, killAtMs: clock() + graceMs, askedAtMs: null };
+  }
+
+  function wakeUp(): void {
+    woken = true;
+    wake();
+  }
+
+  function setEnding(reason: Ending["reason"], graceMs: number): void {
+    ending = beginEnding(reason, graceMs);
+    journal.setEnding(key, reason, graceMs);
+    logger.info("ending an executor", { job: name, reason });
+  }
+
+  function move(next: JobPhase): void {
+    phase = next;
+    ports.changed();
+  }
+
+  /** Steers the executor while it lives, and settles the job once it does not. */
+  async function watchExecutor(): Promise<void> {
+    const found = await launcher.find(folder);
+    if (found !== "running") return settle(found);
+    await boundStderr(folder);
+    const { outcomeRead, outcomeAcknowledged } = outbox.state();
+    if (outcomeAcknowledged) {
+      safeAtMs ??= clock();
+      if (clock() - safeAtMs >= lingerMs) await launcher.end(folder);
+    }
+    if (outcomeRead) return;
+    if (!ending && clock() >= record.deadlineMs) setEnding("timed_out", timeoutGraceMs);
+    if (!ending) return;
+    const step = nextStep(ending, clock());
+    if (step === "end") await launcher.end(folder);
+    if (step === "ask") {
+      ending = { ...ending, askedAtMs: clock() };
+      await launcher.ask(folder);
+    }
+  }
+
+  async function settle(found: Exclude<Found, "running">): Promise<void> {
+    await launcher.end(folder); // what the executor left behind, and the proof that nothing is
+    const last = await readLastEvent(folder);
+    if (last?.type === "outcome") return move("ended");
+    if (ending) {
+      await appendOutcome(folder, outcomeOf(ending.reason), ports.now());
+      return move("ended");
+    }
+    const how = found === "gone" ? "vanished" : `exited with code ${found.exitCode}`;
+    const words = await readLastWords(folder);
+    lose(`The executor ${how} without an outcome.${words && ` Its last words: ${words}`}`);
+  }
+
+  function lose(reason: string): void {
+    loss = { reason, atMs: clock(), sent: false };
+    logger.warn("an executor was lost", { job: name, reason });
+    move("lost");
+  }
+
+  /** Sends what is new; tells a loss once its lines are safe, or have had their time. */
+  async function report(): Promise<void> {
+    const link = ports.link();
+    if (!link) return;
+    if (resumed && !outbox.state().corrupt) {
+      await outbox.pump((events) => {
+        const current = ports.link();
+        if (current !== link || !link.hasRoom()) return false;
+        const told = events.map((event) => withReason(event, ending?.reason ?? null));
+        link.send({ type: "events", ...key, events: told });
+        return true;
+      });
+    }
+    const { drained, corrupt } = outbox.state();
+    if (corrupt !== null && phase !== "lost") {
+      await launcher.end(folder);
+      lose(`The executor's events cannot be read: ${corrupt}.`);
+    }
+    if (!loss || loss.sent || ports.link() !== link) return;
+    const waited = clock() - loss.atMs >= lossDelayMs;
+    if (resumed && !drained && corrupt === null && !waited) return;
+    loss.sent = true;
+    link.send({ type: "lost", ...key, reason: loss.reason });
+  }
+
+  async function remove(): Promise<void> {
+    await launcher.end(folder);
+    journal.remove(key); // first: a row without a folder would be told as a loss after a crash
+    await removeJobFolder(folder);
+    move("removed");
+  }
+
+  async function step(): Promise<void> {
+    if (forgetting) return remove();
+    if (phase === "running") await watchExecutor();
+    await report();
+    if (phase === "ended" && outbox.state().outcomeAcknowledged) await remove();
+  }
+
+  /** A failure to look (a full disk, a process that cannot be killed yet) is tried again, never given up. */
+  async function attempt(act: () => Promise<void>): Promise<void> {
+    try {
+      await act();
+    } catch (error) {
+      const reason = describeError(error);
+      logger.error("watching a job failed; trying again", { job: name, reason });
+    }
+  }
+
+  async function run(): Promise<void> {
+    const isOver = () => leaving || phase === "removed";
+    while (!isOver()) {
+      woken = false;
+      await attempt(step);
+      if (!woken && !isOver()) await pause();
+    }
+    watcher?.close();
+  }
+
+  /** Until something happens in the folder or on the connection; the poll is the floor. */
+  function pause(): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, pollMs);
+      wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  return {
+    record,
+    folder,
+    phase: () => phase,
+    isOver: () => phase !== "running" || outbox.state().outcomeRead,
+    async start() {
+      await attempt(watchExecutor);
+      watcher = watchFolder(folder, wakeUp);
+      loop = run();
+    },
+    resume(acknowledged) {
+      resumed = true;
+      if (loss) loss.sent = false;
+      outbox.resume(acknowledged);
+      wakeUp();
+    },
+    acknowledge(acknowledged) {
+      if (loss?.sent && acknowledged === 0) forgetting = true;
+      outbox.acknowledge(acknowledged);
+      wakeUp();
+    },
+    disconnected() {
+      resumed = false;
+      if (loss) loss.sent = false;
+    },
+    cancel(graceMs) {
+      if (phase !== "running" || ending) return;
+      setEnding("cancelled", graceMs);
+      wakeUp();
+    },
+    async clear() {
+      const deadline = clock() + lingerMs;
+      while (clock() < deadline && (await launcher.find(folder)) === "running") {
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      }
+      await launcher.end(folder);
+    },
+    async forget() {
+      forgetting = true;
+      wakeUp();
+      await loop;
+    },
+    async leave() {
+      leaving = true;
+      wakeUp();
+      await loop;
+    },
+  };
+}
+
+/** Quick news where the system gives any; the poll serves where it does not. */
+function watchFolder(folder: string, changed: () => void): FSWatcher | null {
+  try {
+    let pending = false;
+    const watcher = watch(folder, { persistent: false }, () => {
+      if (pending) return;
+      pending = true;
+      setTimeout(() => {
+        pending = false;
+        changed();
+      }, coalesceMs);
+    });
+    watcher.on("error", () => watcher.close());
+    return watcher;
+  } catch {
+    return null;
+  }
+}
