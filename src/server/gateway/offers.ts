@@ -1,0 +1,67 @@
+/** Offers: jobs are claimed in one statement, their secrets made in the same transaction, then sent. */
+import type { AgentId } from "../../model/ids.ts";
+import type { Manifest } from "../../protocol/documents.ts";
+import type { JobCredentials } from "../../protocol/job-folder.ts";
+import type { JobKey } from "../../protocol/job-key.ts";
+import { signDocument } from "../../protocol/signed-document.ts";
+import type { ServerContext } from "../context.ts";
+import { leaseSeconds, type OfferedJob, offerJobs } from "../job-machine.ts";
+import { readManifest } from "../manifest.ts";
+import { createCredentials } from "./credentials.ts";
+
+export interface ReadyOffer {
+  readonly key: JobKey;
+  readonly manifest: Manifest;
+  readonly frame: {
+    readonly type: "offer";
+    readonly manifest: string;
+    readonly grant: string;
+    readonly credentials: JobCredentials;
+  };
+}
+
+/** Claims up to `limit` jobs of a queue for an agent, and makes all that an offer needs. */
+export async function claimOffers(
+  context: ServerContext,
+  agentId: AgentId,
+  queue: string,
+  limit: number,
+): Promise<ReadyOffer[]> {
+  // Most wake-ups find nothing: look before opening a transaction.
+  const [waiting] = await context.database.query(
+    "select 1 from jobs where queue = $1 and state = 'queued' and not_before <= clock_timestamp() limit 1",
+    [queue],
+  );
+  if (!waiting) return [];
+  return context.database.transaction("server", async (sql) => {
+    const offers: ReadyOffer[] = [];
+    for (const job of await offerJobs(sql, agentId, queue, limit)) {
+      const manifest = readManifest(job.manifest);
+      const key = { jobId: job.id, epoch: { generation: job.generation, n: job.n } };
+      const credentials = await createCredentials(context, sql, manifest, key);
+      const grant = await signGrant(context, agentId, job);
+      offers.push({
+        key,
+        manifest,
+        frame: { type: "offer", manifest: job.manifest, grant, credentials },
+      });
+    }
+    return offers;
+  });
+}
+
+function signGrant(context: ServerContext, agentId: AgentId, job: OfferedJob): Promise<string> {
+  return signDocument(
+    "landfall-grant",
+    {
+      version: 1,
+      jobId: job.id,
+      manifestDigest: job.manifest_digest,
+      agentId,
+      epoch: { generation: job.generation, n: job.n },
+      serverTime: context.now().toISOString(),
+      leaseSeconds,
+    },
+    context.keys.signing,
+  );
+}

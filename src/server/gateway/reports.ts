@@ -1,0 +1,177 @@
+/** What an agent tells of its jobs. Only the agent that holds a job's newest epoch is believed. */
+import type { AgentId } from "../../model/ids.ts";
+import { compareEpochs, type Outcome } from "../../model/job.ts";
+import type { JobEvent } from "../../protocol/events.ts";
+import type { AgentFrame, ServerFrame } from "../../protocol/frames.ts";
+import type { JobKey } from "../../protocol/job-key.ts";
+import type { ServerContext } from "../context.ts";
+import { recordEvent } from "../event-queue.ts";
+import { nackJob, renewLeases, startJob } from "../job-machine.ts";
+import { takeLoss } from "../jobs.ts";
+import { appendEvents } from "../log-chunks.ts";
+import { takeOutcome } from "../outcomes.ts";
+
+type Report = Exclude<AgentFrame, { type: "hello" }>;
+type ReportOf<Type extends Report["type"]> = Extract<Report, { type: Type }>;
+
+export interface Handled {
+  readonly answer: ServerFrame | null;
+  /** A job that no longer takes a slot of the agent. */
+  readonly ended: JobKey | null;
+  readonly superseded: boolean;
+}
+
+const nothing: Handled = { answer: null, ended: null, superseded: false };
+
+/** Takes one report of an agent that has proved who it is. */
+export function handleReport(
+  context: ServerContext,
+  agentId: AgentId,
+  connection: string,
+  frame: Report,
+): Promise<Handled> {
+  switch (frame.type) {
+    case "accepted":
+      return handleAccepted(context, agentId, frame);
+    case "refused":
+      return handleRefused(context, agentId, frame);
+    case "lost":
+      return handleLost(context, agentId, frame);
+    case "renew":
+      return handleRenew(context, agentId, connection, frame);
+    case "events":
+      return handleEvents(context, agentId, frame);
+  }
+}
+
+async function handleAccepted(
+  context: ServerContext,
+  agentId: AgentId,
+  frame: ReportOf<"accepted">,
+): Promise<Handled> {
+  await context.database.transaction(`agent:${agentId}`, (sql) => startJob(sql, agentId, frame));
+  context.wake.notify("live");
+  return nothing;
+}
+
+async function handleRefused(
+  context: ServerContext,
+  agentId: AgentId,
+  { job, code, reason }: ReportOf<"refused">,
+): Promise<Handled> {
+  context.log.warn({ agentId, job, code, reason }, "Agent refused");
+  await context.database.transaction(`agent:${agentId}`, async (sql) => {
+    await recordEvent(sql, {
+      kind: "agent.refusal",
+      actor: `agent:${agentId}`,
+      jobId: job?.jobId ?? null,
+      data: { code, reason: reason.slice(0, 2000) },
+    });
+    if (job) await nackJob(sql, agentId, job, reason.slice(0, 2000));
+  });
+  context.wake.notify("live");
+  return { ...nothing, ended: job };
+}
+
+async function handleLost(
+  context: ServerContext,
+  agentId: AgentId,
+  { jobId, epoch, reason }: ReportOf<"lost">,
+): Promise<Handled> {
+  const key = { jobId, epoch };
+  await takeLoss(context, agentId, key, reason.slice(0, 4000));
+  return { ...nothing, answer: { type: "ack", ...key, acknowledged: 0 }, ended: key };
+}
+
+async function handleRenew(
+  context: ServerContext,
+  agentId: AgentId,
+  connection: string,
+  { jobs }: ReportOf<"renew">,
+): Promise<Handled> {
+  const rows = await context.database.query(
+    "update agents set seen_at = clock_timestamp() where id = $1 and connection = $2 and revoked_at is null returning id",
+    [agentId, connection],
+  );
+  if (rows.length === 0) return { ...nothing, superseded: true };
+  if (jobs.length > 0) {
+    await context.database.transaction(`agent:${agentId}`, (sql) =>
+      renewLeases(sql, agentId, jobs),
+    );
+  }
+  return { ...nothing, answer: { type: "renewed", serverTime: context.now().toISOString() } };
+}
+
+async function handleEvents(
+  context: ServerContext,
+  agentId: AgentId,
+  { jobId, epoch, events }: ReportOf<"events">,
+): Promise<Handled> {
+  const key = { jobId, epoch };
+  const standing = await standingOf(context, agentId, key);
+  const last = events.at(-1);
+  if (!last) return nothing;
+  if (standing !== "held") {
+    // A repetition of what is safe already, or the report of an older epoch: refused, recorded, forgotten.
+    if (standing === "stale") await recordStaleReport(context, agentId, key);
+    return { ...nothing, answer: { type: "ack", ...key, acknowledged: last.seq } };
+  }
+  const acknowledged = await appendEvents(context, key, events);
+  noteProgress(context, key, events);
+  const outcome = outcomeOf(events, acknowledged);
+  if (outcome) await takeOutcome(context, agentId, key, outcome);
+  return {
+    answer: { type: "ack", ...key, acknowledged },
+    ended: outcome ? key : null,
+    superseded: false,
+  };
+}
+
+/** `held`: this agent runs this epoch. `ended`: it did, and the outcome is known. `stale`: all else. */
+async function standingOf(
+  context: ServerContext,
+  agentId: AgentId,
+  key: JobKey,
+): Promise<"held" | "ended" | "stale"> {
+  const [job] = await context.database.query<{
+    agent_id: string | null;
+    generation: number;
+    n: number;
+    ended: boolean;
+  }>("select agent_id, generation, n, outcome is not null as ended from jobs where id = $1", [
+    key.jobId,
+  ]);
+  if (!job || compareEpochs(job, key.epoch) !== 0) return "stale";
+  if (job.ended) return "ended";
+  return job.agent_id === agentId ? "held" : "stale";
+}
+
+async function recordStaleReport(
+  context: ServerContext,
+  agentId: AgentId,
+  { jobId, epoch }: JobKey,
+): Promise<void> {
+  await recordEvent(context.database, {
+    kind: "job.stale_report",
+    actor: `agent:${agentId}`,
+    jobId,
+    data: { epoch },
+  });
+}
+
+function outcomeOf(events: readonly JobEvent[], acknowledged: number): Outcome | null {
+  const last = events.at(-1);
+  return last?.type === "outcome" && last.seq <= acknowledged ? last.outcome : null;
+}
+
+function noteProgress(
+  context: ServerContext,
+  { jobId }: JobKey,
+  events: readonly JobEvent[],
+): void {
+  const progress = events.findLast((event) => event.type === "progress");
+  if (!progress) return;
+  const { label, done, total } = progress;
+  context.progress.set(jobId, { label, done, total });
+  context.wake.notify("live");
+}

@@ -1,0 +1,54 @@
+/** What people and agents ask of jobs, around the job machine: each in one transaction, with its consequences. */
+import { Fault } from "../model/fault.ts";
+import type { AgentId } from "../model/ids.ts";
+import type { JobKey } from "../protocol/job-key.ts";
+import type { ServerContext } from "./context.ts";
+import { expireLeases, loseJob, requestCancel } from "./job-machine.ts";
+import { settleEnded } from "./outcomes.ts";
+
+/** Cancels a job: at once in the queue, otherwise by asking its agent, also when that is offline now. */
+export async function cancelJob(
+  context: ServerContext,
+  actor: string,
+  jobId: string,
+): Promise<void> {
+  const queue = await context.database.transaction(actor, async (sql) => {
+    const [job] = await sql.query<{ queue: string }>("select queue from jobs where id = $1", [
+      jobId,
+    ]);
+    if (!job)
+      throw new Fault("not_found", `Expected a job, but there is none called \`${jobId}\`.`);
+    if (!(await requestCancel(sql, jobId))) {
+      throw new Fault("conflict", `Expected an unfinished job, but \`${jobId}\` has ended.`);
+    }
+    await settleEnded(context, sql, jobId);
+    return job.queue;
+  });
+  context.wake.notify(`jobs:${queue}`);
+  context.wake.notify("reconcile");
+  context.wake.notify("live");
+}
+
+/** Takes an agent's word that nothing of a job is left. */
+export async function takeLoss(
+  context: ServerContext,
+  agentId: AgentId,
+  key: JobKey,
+  reason: string,
+): Promise<void> {
+  await context.database.transaction(`agent:${agentId}`, async (sql) => {
+    if (await loseJob(sql, agentId, key, reason)) await settleEnded(context, sql, key.jobId);
+  });
+  context.wake.notify("reconcile");
+  context.wake.notify("live");
+}
+
+/** Deals with leases that lapsed; called on a timer by every server. */
+export async function sweepLeases(context: ServerContext): Promise<void> {
+  const moved = await context.database.transaction("server", async (sql) => {
+    const ids = await expireLeases(sql);
+    for (const id of ids) await settleEnded(context, sql, id);
+    return ids.length;
+  });
+  if (moved > 0) context.wake.notify("live");
+}

@@ -1,0 +1,171 @@
+/**
+ * What the end of a job means for the rest of the server's data, in the transaction that ends it: a
+ * crash between the two cannot happen. One function per operation.
+ */
+import type { AgentId } from "../model/ids.ts";
+import type { Outcome } from "../model/job.ts";
+import type { Manifest } from "../protocol/documents.ts";
+import type { JobKey } from "../protocol/job-key.ts";
+import { settleBuild } from "./apps.ts";
+import type { ServerContext } from "./context.ts";
+import { onlyRow, type Sql } from "./database.ts";
+import { finishJob } from "./job-machine.ts";
+import { readManifest } from "./manifest.ts";
+
+interface EndedJob {
+  readonly id: string;
+  readonly manifest: string;
+  readonly deploy: number;
+  readonly fingerprint: string | null;
+}
+
+/** Takes a job's outcome from its agent. False when it is of an older epoch, or a repetition. */
+export async function takeOutcome(
+  context: ServerContext,
+  agentId: AgentId,
+  key: JobKey,
+  outcome: Outcome,
+): Promise<boolean> {
+  const isFirst = await context.database.transaction(`agent:${agentId}`, async (sql) => {
+    if (!(await finishJob(sql, agentId, key, outcome))) return false;
+    const job = onlyRow(
+      await sql.query<EndedJob>(
+        "select id, manifest, deploy, fingerprint from jobs where id = $1",
+        [key.jobId],
+      ),
+    );
+    await settle(context, sql, job, outcome);
+    return true;
+  });
+  if (isFirst) wakeAll(context, key);
+  return isFirst;
+}
+
+/** Settles a job that ended without its executor's word: lost too often, or cancelled in the queue. */
+export async function settleEnded(context: ServerContext, sql: Sql, jobId: string): Promise<void> {
+  const [job] = await sql.query<EndedJob & { outcome: Outcome | null }>(
+    "select id, manifest, deploy, fingerprint, outcome from jobs where id = $1",
+    [jobId],
+  );
+  if (job?.outcome) await settle(context, sql, job, job.outcome);
+}
+
+function wakeAll(context: ServerContext, key: JobKey): void {
+  context.progress.delete(key.jobId);
+  context.wake.notify("reconcile");
+  context.wake.notify("live");
+  context.wake.notify(`log:${key.jobId}`);
+}
+
+async function settle(
+  context: ServerContext,
+  sql: Sql,
+  job: EndedJob,
+  outcome: Outcome,
+): Promise<void> {
+  const manifest = readManifest(job.manifest);
+  if (manifest.operation === "build") return settleBuild(context, sql, job.id, outcome);
+  if (manifest.operation === "apply") return settleApply(sql, manifest, job, outcome);
+  if (outcome.status !== "succeeded" || !manifest.install) return;
+  switch (manifest.operation) {
+    case "provision":
+      return settleProvision(sql, manifest.install.id, outcome);
+    case "sync":
+      return settleSync(sql, manifest, outcome);
+    case "plan":
+      return approvePlan(sql, manifest, outcome);
+    case "destroy":
+      return settleDestroy(sql, manifest);
+  }
+}
+
+async function settleProvision(sql: Sql, installId: string, outcome: Outcome): Promise<void> {
+  const sandbox = { outputs: outcome.outputs ?? {}, outputsHash: outcome.outputsHash ?? "" };
+  await sql.query(
+    "update installs set sandbox = $2, state = case when state = 'provisioning' then 'active' else state end where id = $1",
+    [installId, JSON.stringify(sandbox)],
+  );
+}
+
+async function settleSync(sql: Sql, manifest: Manifest, outcome: Outcome): Promise<void> {
+  const { install, artifact } = manifest;
+  if (!install || !artifact?.digest) return;
+  const copied = [
+    { repository: artifact.repository, digest: artifact.digest },
+    ...(outcome.copied ?? []),
+  ];
+  await sql.query(
+    `insert into install_artifacts (install_id, digest, repository)
+     select $1, * from unnest($2::text[], $3::text[]) on conflict do nothing`,
+    [install.id, copied.map((each) => each.digest), copied.map((each) => each.repository)],
+  );
+}
+
+/** At this stage every plan is approved by itself, and the approval recorded like any other. */
+async function approvePlan(sql: Sql, manifest: Manifest, outcome: Outcome): Promise<void> {
+  const { install, component, jobId } = manifest;
+  if (!install || !component || !outcome.plan) return;
+  await sql.query(
+    `insert into approvals (job_id, install_id, component, approval_digest, plan_digest, approved_by)
+     values ($1, $2, $3, $4, $5, 'policy:automatic')`,
+    [jobId, install.id, component.name, outcome.plan.approvalDigest, outcome.plan.planDigest],
+  );
+}
+
+/** A failed apply leaves something unknown behind: it is remembered, so that it can be destroyed. */
+async function settleApply(
+  sql: Sql,
+  manifest: Manifest,
+  job: EndedJob,
+  outcome: Outcome,
+): Promise<void> {
+  const { install, component, artifact } = manifest;
+  if (!install || !component || !artifact) return;
+  const isWhole = outcome.status === "succeeded";
+  // A plan that was refused as stale has touched nothing.
+  if (outcome.code === "stale_plan" || outcome.code === "stale_values") return;
+  await sql.query(
+    `insert into install_components (install_id, component, type, config, dependencies, artifact,
+                                     fingerprint, outputs, outputs_hash, release_id)
+     select $1, $2, $3, $4, $5, $6, $7, $8, $9,
+            (select release_id from installs where id = $1 and deploy = $10)
+     on conflict (install_id, component) do update set
+       type = excluded.type, config = excluded.config, dependencies = excluded.dependencies,
+       artifact = excluded.artifact, fingerprint = excluded.fingerprint, release_id = excluded.release_id,
+       outputs = case when $11 then excluded.outputs else install_components.outputs end,
+       outputs_hash = case when $11 then excluded.outputs_hash else install_components.outputs_hash end,
+       applied_at = clock_timestamp()`,
+    [
+      install.id,
+      component.name,
+      component.type,
+      JSON.stringify(component.config),
+      Object.keys(manifest.dependencies),
+      JSON.stringify(artifact),
+      isWhole ? job.fingerprint : "",
+      JSON.stringify(outcome.outputs ?? {}),
+      outcome.outputsHash ?? "",
+      job.deploy,
+      isWhole,
+    ],
+  );
+}
+
+async function settleDestroy(sql: Sql, { install, component }: Manifest): Promise<void> {
+  if (!install) return;
+  if (component) {
+    await sql.query("delete from install_components where install_id = $1 and component = $2", [
+      install.id,
+      component.name,
+    ]);
+    return;
+  }
+  await sql.query(
+    "update installs set state = 'deleted', deleted_at = clock_timestamp(), reconcile_due_at = null where id = $1",
+    [install.id],
+  );
+  await sql.query(
+    "update agents set revoked_at = clock_timestamp() where install_id = $1 and revoked_at is null",
+    [install.id],
+  );
+}

@@ -1,0 +1,151 @@
+/**
+ * The server, put together: database, keys, HTTP, gateway, background work; and what others wait for
+ * at its first start (a token for the first person, a code for the build agent).
+ */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { Logger } from "pino";
+import { z } from "zod";
+import { Fault } from "../model/fault.ts";
+import { startBackground } from "./background.ts";
+import { createFolderBlobStore } from "./blob-store.ts";
+import type { ServerContext } from "./context.ts";
+import { openDatabase } from "./database.ts";
+import { createEnrolmentCode } from "./enrolment.ts";
+import { attachGateway, createGateway } from "./gateway/gateway.ts";
+import { createHttp } from "./http/http.ts";
+import { restartLeases } from "./job-machine.ts";
+import { openKeys, writePrivateFile } from "./keys.ts";
+import { migrate } from "./migrate.ts";
+import { createRegistryForward } from "./registry-forward.ts";
+import { createToken } from "./tokens.ts";
+import { createWake } from "./wake.ts";
+
+export const ServerConfig = z.object({
+  database: z.object({ url: z.string() }),
+  listen: z.object({ host: z.string(), port: z.int().min(0).max(65535) }),
+  /** Where agents, jobs and people reach it. */
+  publicUrl: z.string(),
+  /** Keys and blobs. */
+  directory: z.string(),
+  /** The vendor's registry, a process of its own. */
+  registryUrl: z.string(),
+  /** Written here for that registry: the public keys that verify job tokens. */
+  registryKeysFile: z.string(),
+  /** Written at the first start: the first person's token. */
+  adminTokenFile: z.string(),
+  /** Written while no build agent is enrolled: what it enrols with. */
+  buildCodeFile: z.string(),
+  /** Written once the server answers. */
+  readyFile: z.string().exactOptional(),
+  /** Names this server among those on one database. */
+  serverId: z.string().default("main"),
+  /** End when standard input closes: whoever started it is gone. */
+  exitWithParent: z.boolean().default(false),
+});
+export type ServerConfig = z.output<typeof ServerConfig>;
+
+const adminTokenDays = 90;
+
+/** Starts a server and gives the function that stops it. */
+export async function startServer(
+  config: ServerConfig,
+  options: {
+    migrationsDirectory: string;
+    log: Logger;
+    now: () => Date;
+    random: (size: number) => Uint8Array;
+  },
+): Promise<{ url: string; stop: () => Promise<void> }> {
+  const { log } = options;
+  const database = openDatabase({ connectionString: config.database.url }, (error) =>
+    log.warn({ err: error }, "A database connection broke"),
+  );
+  try {
+    await migrate(database, options.migrationsDirectory);
+    const keys = await openKeys(database, join(config.directory, "keys.json"), config.publicUrl);
+    const context: ServerContext = {
+      database,
+      blobs: createFolderBlobStore(join(config.directory, "blobs")),
+      keys,
+      wake: createWake(),
+      log,
+      publicUrl: config.publicUrl,
+      serverId: config.serverId,
+      progress: new Map(),
+      now: options.now,
+      random: options.random,
+    };
+    await forgetOldConnections(context);
+    await writeFirstSteps(context, config);
+    return await listen(context, config);
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+}
+
+async function listen(
+  context: ServerContext,
+  config: ServerConfig,
+): Promise<{ url: string; stop: () => Promise<void> }> {
+  const registry = createRegistryForward(config.registryUrl);
+  const http = await createHttp(context, { registry });
+  const gateway = createGateway(context);
+  attachGateway(http.server, gateway);
+  await http.listen(config.listen).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "EADDRINUSE") throw error;
+    throw new Fault(
+      "conflict",
+      `Expected port ${config.listen.port} to be free, but another program listens there. Stop it, or take another with \`--port\`.`,
+    );
+  });
+  const background = startBackground(context);
+  if (config.readyFile) {
+    const ready = { url: config.publicUrl, pid: process.pid };
+    await writePrivateFile(config.readyFile, JSON.stringify(ready));
+  }
+  return {
+    url: config.publicUrl,
+    async stop() {
+      await background.stop();
+      await gateway.close();
+      await http.close();
+      registry.close();
+      await context.database.close();
+    },
+  };
+}
+
+/** A server that was killed could not say that its agents are gone; lease clocks begin anew. */
+async function forgetOldConnections(context: ServerContext): Promise<void> {
+  await context.database.query(
+    "update agents set connection = null, connected_at = null, server = null where server = $1 and connection is not null",
+    [context.serverId],
+  );
+  await restartLeases(context.database);
+}
+
+async function writeFirstSteps(context: ServerContext, config: ServerConfig): Promise<void> {
+  await writePrivateFile(config.registryKeysFile, JSON.stringify(context.keys.publicKeys));
+  if (!existsSync(config.adminTokenFile)) {
+    const { secret } = await createToken(context, "server", {
+      name: "first token",
+      kind: "api",
+      days: adminTokenDays,
+    });
+    await writePrivateFile(config.adminTokenFile, secret);
+  }
+  const builders = await context.database.query(
+    "select 1 from agents where role = 'build' and revoked_at is null limit 1",
+  );
+  if (builders.length > 0) return;
+  const { code } = await createEnrolmentCode(context, "server", {
+    role: "build",
+    installName: null,
+  });
+  await writePrivateFile(
+    config.buildCodeFile,
+    JSON.stringify({ serverUrl: config.publicUrl, code }),
+  );
+}
