@@ -1,0 +1,46 @@
+/** `landfall agents`: who has enrolled, and who is connected. */
+import type { Command } from "commander";
+import type { AgentView } from "../../protocol/api.ts";
+import {
+  type ClientOptions,
+  openClient,
+  printJson,
+  printLines,
+  withExamples,
+  withJson,
+  withServerOptions,
+} from "../command-options.ts";
+import type { CliContext } from "../context.ts";
+import { formatAge } from "../duration.ts";
+import { type Cell, formatTable } from "../table.ts";
+
+/** Adds the command. */
+export function addAgentsCommand(program: Command, context: CliContext): void {
+  const command = program
+    .command("agents")
+    .description("list agents and whether they are connected");
+  withExamples(withJson(withServerOptions(command)), ["agents", "agents --json"]);
+  command.action(async (options: ClientOptions) => {
+    const agents = await (await openClient(context, options)).agents();
+    if (options.json) return printJson(context, { agents });
+    const { terminal } = context;
+    const rows = agents.map((agent) => agentRow(agent, context.now()));
+    printLines(
+      context,
+      formatTable(["id", "role", "install", "state", "seen", "generation"], rows, {
+        width: terminal.width(),
+        colours: terminal.colours,
+      }),
+    );
+  });
+}
+
+function agentRow(agent: AgentView, now: Date): Cell[] {
+  const state: Cell = agent.revoked
+    ? { text: "revoked", tone: "dim" }
+    : agent.connected
+      ? { text: "connected", tone: "good" }
+      : { text: "away", tone: "bad" };
+  const seen = agent.connected ? "now" : formatAge(agent.seenAt, now);
+  return [agent.id, agent.role, agent.install ?? "–", state, seen, String(agent.generation)];
+}

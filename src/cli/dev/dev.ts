@@ -1,0 +1,249 @@
+/**
+ * `landfall dev`: from nothing to a running app on one machine, and everything kept running after that.
+ *
+ *   app read ─> port free ─> data folder locked ─> programs ─┬─> platform (PostgreSQL, registry, server, build agent)
+ *                                                            └─> supervisors of the installs that are there
+ *   platform ─> sync ─> install ─> builds, release, deploy ─> processes healthy ─> ready ─> (stays) ─> stop
+ *
+ * Invariants: bad input and a port in use are told before anything is changed; whatever was started is
+ * stopped, in order, however this ends; a supervisor and its app go with Ctrl-C, but not with our death.
+ */
+import { mkdir } from "node:fs/promises";
+import { resolve } from "node:path";
+import { Fault } from "../../model/fault.ts";
+import type { InstallView, JobView } from "../../protocol/api.ts";
+import { type ApiClient, createApiClient } from "../api-client.ts";
+import type { Profile } from "../api-request.ts";
+import type { CliContext } from "../context.ts";
+import { openDataFolder } from "../data-folder.ts";
+import { formatDuration } from "../duration.ts";
+import { judgeInstall } from "../install-judgement.ts";
+import { reportFailure } from "../install-wait.ts";
+import { reportJob } from "../job-report.ts";
+import { readProfile } from "../profile.ts";
+import type { ProgressDisplay } from "../progress-display.ts";
+import { findAppDirectory, type PackedApp, packApp, syncApp } from "../sync-app.ts";
+import { type AppAnswer, askApp, findAddresses } from "./app-address.ts";
+import { requireFreePort } from "./free-port.ts";
+import { findUnready } from "./install-folders.ts";
+import { type Layout, layoutOf, logPath } from "./layout.ts";
+import { moveInstalls } from "./move-installs.ts";
+import { createPlatform, type Platform } from "./platform.ts";
+import { ensureInstall, type Settled, settleInstall } from "./settle-install.ts";
+import { createStopwatch, type Stopwatch } from "./stopwatch.ts";
+import type { Run } from "./summary.ts";
+import { keepSupervisors, type Supervisors } from "./supervisors.ts";
+import { waitFor } from "./wait-for.ts";
+
+export interface DevOptions {
+  readonly data: string;
+  readonly app: string;
+  /** Undefined: the one of the last time, or else the usual one. */
+  readonly port: number | undefined;
+  readonly install: string;
+}
+
+/** Everything that runs, for whoever stops it. */
+export interface DevParts {
+  platform: Platform | null;
+  supervisors: Supervisors | null;
+  closeFolder: (() => Promise<void>) | null;
+}
+
+export interface DevReady {
+  readonly profile: Profile;
+  readonly client: ApiClient;
+  readonly layout: Layout;
+  readonly app: string;
+  readonly run: Run;
+  /** What to show of a failure. */
+  readonly failure: readonly string[];
+}
+
+export const usualPort = 7070;
+const processesTimeoutMs = 60_000;
+const supervisorsTimeoutMs = 25_000;
+const jobPageLimit = 200;
+const jobPagesMax = 50;
+
+/** Brings everything up; what was started is in `parts` even when this throws. */
+export async function bringUp(
+  context: CliContext,
+  options: DevOptions,
+  control: { parts: DevParts; display: ProgressDisplay; signal: AbortSignal; ask: boolean },
+): Promise<DevReady> {
+  const { parts, display, signal } = control;
+  const startedAt = context.now();
+  const stopwatch = createStopwatch(
+    () => performance.now(),
+    (phase, ms) => display.say(`${phase} (${formatDuration(ms)})`),
+  );
+  const packed = await readInput(context, options);
+  const data = resolve(context.cwd, options.data);
+  const port = await requireFreePort(options.port ?? (await portOfLastTime(layoutOf(data))));
+
+  const folder = await openDataFolder(data);
+  parts.closeFolder = () => folder.close();
+  const layout = layoutOf(folder.path);
+  await makeFolders(layout);
+  const programs = await stopwatch.time("programs", () => context.preparePrograms());
+  await moveInstalls(layout.installs, `http://127.0.0.1:${port}`);
+  const { environment } = context;
+  parts.supervisors = keepSupervisors({
+    installs: layout.installs,
+    command: programs.supervisor,
+    environment,
+    logOf: (id) => logPath(layout, `supervisor-${id}`),
+    tell: display.say,
+  });
+  parts.platform = createPlatform({
+    layout,
+    programs,
+    port,
+    environment,
+    stopwatch,
+    signal,
+    databaseUrl: context.databaseUrl,
+    tell: display.say,
+  });
+  const profile = await parts.platform.start();
+  const client = createApiClient(profile);
+  const settled = await settle(client, packed, options.install, { stopwatch, display, signal });
+  const judged = await judge(client, layout, settled, { stopwatch, signal, ask: control.ask });
+  display.finish();
+  const jobs = await jobsSince(client, startedAt);
+  const readyMs = performance.now();
+  const phases = stopwatch.phases();
+  const run: Run = { ...judged.verdict, install: settled.install, readyMs, jobs, phases };
+  return { profile, client, layout, app: packed.config.name, run, failure: judged.failure };
+}
+
+/** Stops everything, in order; `waitingFor` hears what is being waited for. */
+export async function takeDown(
+  parts: DevParts,
+  waitingFor: (name: string) => void,
+): Promise<string[]> {
+  waitingFor("the build agent and the installs' supervisors");
+  // Neither needs the other, and both need the server until they are done.
+  const [, left] = await Promise.all([
+    parts.platform?.stopBuildAgent(),
+    parts.supervisors?.stop(supervisorsTimeoutMs),
+  ]);
+  await parts.platform?.stopRest(waitingFor);
+  await parts.closeFolder?.();
+  return left ?? [];
+}
+
+async function readInput(context: CliContext, options: DevOptions): Promise<PackedApp> {
+  if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(options.install)) {
+    throw new Fault(
+      "invalid",
+      `Expected a name of lower-case letters, digits and dashes for \`--install\`, got \`${options.install}\`.`,
+    );
+  }
+  const packed = await packApp(await findAppDirectory(options.app, context.cwd), context.cwd);
+  if (packed.warnings !== "") context.terminal.note(`${packed.warnings}\n`);
+  return packed;
+}
+
+async function portOfLastTime(layout: Layout): Promise<number> {
+  const profile = await readProfile(layout.server.profile).catch(() => null);
+  return Number(profile ? new URL(profile.url).port : "") || usualPort;
+}
+
+async function makeFolders(layout: Layout): Promise<void> {
+  const folders = [
+    layout.server.directory,
+    layout.registry.directory,
+    layout.buildAgent.directory,
+    layout.installs,
+    layout.logs,
+  ];
+  for (const folder of folders) await mkdir(folder, { recursive: true, mode: 0o700 });
+}
+
+async function settle(
+  client: ApiClient,
+  packed: PackedApp,
+  name: string,
+  around: { stopwatch: Stopwatch; display: ProgressDisplay; signal: AbortSignal },
+): Promise<Settled> {
+  const { stopwatch } = around;
+  const { answer } = await stopwatch.time("sync", () => syncApp(client, packed));
+  // Before the builds are there: the sandbox is made meanwhile.
+  const install = await ensureInstall(client, answer.app, name, around);
+  return stopwatch.time("deploy", () => settleInstall(client, answer, install, around));
+}
+
+interface Judged {
+  readonly verdict: { ok: boolean; reason: string | null; answers: readonly AppAnswer[] };
+  readonly failure: readonly string[];
+}
+
+/** Whether it really runs: no failed job, every process healthy, and, where asked, an answer over HTTP. */
+async function judge(
+  client: ApiClient,
+  layout: Layout,
+  { install, failedBuilds }: Settled,
+  around: { stopwatch: Stopwatch; signal: AbortSignal; ask: boolean },
+): Promise<Judged> {
+  const { stopwatch, signal } = around;
+  const bad = (reason: string, failure: readonly string[], answers: readonly AppAnswer[] = []) => ({
+    verdict: { ok: false, reason, answers },
+    failure,
+  });
+  if (failedBuilds.length > 0) {
+    const reports = await Promise.all(failedBuilds.map(({ jobId }) => reportJob(client, jobId)));
+    return bad(
+      `the build of ${failedBuilds.map(({ component }) => component).join(", ")} failed`,
+      reports.flat(),
+    );
+  }
+  if (judgeInstall(install) === "failed") {
+    const failure = await reportFailure(client, install);
+    return bad(failure[0] ?? `${install.name} failed`, failure);
+  }
+  const unready = await stopwatch.time("processes", () => awaitProcesses(layout, install, signal));
+  if (unready.size > 0) {
+    const lines = [...unready].map(([name, why]) => `${name}: ${why}`);
+    return bad(`not every process is healthy: ${lines.join("; ")}`, lines);
+  }
+  if (!around.ask) return { verdict: { ok: true, reason: null, answers: [] }, failure: [] };
+  const answers = await stopwatch.time("answer", () =>
+    Promise.all(findAddresses(install).map((address) => askApp(address, signal))),
+  );
+  const silent = answers.filter(({ ok }) => !ok);
+  const lines = silent.map(
+    ({ component, url, path, said }) => `${component} at ${url}${path}: ${said}`,
+  );
+  if (silent.length > 0) return bad(`the app does not answer: ${lines.join("; ")}`, lines, answers);
+  return { verdict: { ok: true, reason: null, answers }, failure: [] };
+}
+
+/** Empty when every process is healthy; otherwise what is not, once time is up. */
+async function awaitProcesses(
+  layout: Layout,
+  install: InstallView,
+  signal: AbortSignal,
+): Promise<Map<string, string>> {
+  const look = () => findUnready(layout.installs, install.id);
+  const healthy = await waitFor(async () => ((await look()).size === 0 ? true : null), {
+    timeoutMs: processesTimeoutMs,
+    signal,
+  });
+  return healthy ? new Map() : look();
+}
+
+/** Jobs made since a time, newest first in the server's answer. */
+async function jobsSince(client: ApiClient, since: Date): Promise<JobView[]> {
+  const made: JobView[] = [];
+  let after: string | undefined;
+  for (let page = 0; page < jobPagesMax; page++) {
+    const { jobs, next } = await client.jobs({ limit: jobPageLimit, after });
+    const recent = jobs.filter((job) => Date.parse(job.createdAt) >= since.getTime());
+    made.push(...recent);
+    if (next === null || recent.length < jobs.length) break;
+    after = next;
+  }
+  return made;
+}

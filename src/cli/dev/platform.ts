@@ -1,0 +1,250 @@
+/**
+ * The vendor's side on one machine: PostgreSQL, the vendor's registry, the server and the build agent,
+ * each its own process, started as parallel as they allow and stopped in the reverse order.
+ *
+ *   PostgreSQL ──┐
+ *   registry  ───┴─> server ──> build agent (at once, when it has its identity already)
+ */
+import { readFile, rm, stat, writeFile } from "node:fs/promises";
+import { z } from "zod";
+import { Fault } from "../../model/fault.ts";
+import { errorCode } from "../../model/file-fault.ts";
+import type { Profile } from "../api-request.ts";
+import type { Programs } from "../context.ts";
+import { readToken, writeProfile } from "../profile.ts";
+import { type KeptPostgres, keepPostgres } from "./kept-postgres.ts";
+import { type KeptProgram, keepProgram } from "./kept-program.ts";
+import { type Layout, logPath } from "./layout.ts";
+import { logSize, readLogTail, turnOverLog } from "./log-file.ts";
+import { buildAgentConfig, registryConfig, serverConfig } from "./program-configs.ts";
+import type { Stopwatch } from "./stopwatch.ts";
+import { waitFor } from "./wait-for.ts";
+
+export interface PlatformOptions {
+  readonly layout: Layout;
+  readonly programs: Programs;
+  readonly port: number;
+  readonly databaseUrl: string | undefined;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly stopwatch: Stopwatch;
+  readonly signal: AbortSignal;
+  readonly tell: (message: string) => void;
+}
+
+export interface Platform {
+  /** Resolves when the server answers. */
+  start(): Promise<Profile>;
+  stopBuildAgent(): Promise<void>;
+  /** Server, registry, PostgreSQL, in this order. */
+  stopRest(waitingFor: (name: string) => void): Promise<void>;
+}
+
+const readyTimeoutMs = 60_000;
+const codeTimeoutMs = 10_000;
+const tailLines = 15;
+/** The agent gives its executors ten seconds. */
+const agentGraceMs = 12_000;
+const stopGraceMs = 8_000;
+
+/** The vendor's side, not started yet. */
+export function createPlatform(options: PlatformOptions): Platform {
+  const { layout, stopwatch } = options;
+  const url = `http://127.0.0.1:${options.port}`;
+  const parts: {
+    postgres?: KeptPostgres;
+    registry?: KeptProgram;
+    server?: KeptProgram;
+    agent?: KeptProgram;
+  } = {};
+
+  const writeServerConfig = (databaseUrl: string, registryUrl: string) =>
+    writeConfig(
+      layout.server.config,
+      serverConfig(layout, { databaseUrl, port: options.port, url, registryUrl }),
+    );
+  const startDatabase = async (registryUrl: Promise<string>) => {
+    if (options.databaseUrl !== undefined) return options.databaseUrl;
+    parts.postgres = await keepPostgres(layout.postgres, options.tell, async (moved) => {
+      await writeServerConfig(moved, await registryUrl);
+      parts.server?.restart();
+    });
+    return parts.postgres.url;
+  };
+  const startAgent = async () => {
+    const programs = options.programs;
+    await writeConfig(
+      layout.buildAgent.config,
+      buildAgentConfig(layout, { serverUrl: url, programs, environment: options.environment }),
+    );
+    parts.agent = await start(
+      options,
+      "build agent",
+      programs.agent,
+      layout.buildAgent.config,
+      "SIGINT",
+    );
+  };
+
+  return {
+    async start() {
+      const enrolled = await exists(layout.buildAgent.identity);
+      const registryUrl = stopwatch.time("registry", () => startRegistry(options, parts));
+      // Both are awaited below; without this, the failure of one would leave the other unheard.
+      registryUrl.catch(() => {});
+      const databaseUrl = await stopwatch.time("postgres", () => startDatabase(registryUrl));
+      await writeServerConfig(databaseUrl, await registryUrl);
+      options.signal.throwIfAborted();
+      const agent = enrolled ? startAgent() : null;
+      const profile = await stopwatch.time("server", () => startServer(options, parts));
+      if (!agent)
+        await waitFor(() => existsOrNull(layout.server.buildCode), {
+          timeoutMs: codeTimeoutMs,
+          signal: options.signal,
+        });
+      await (agent ?? startAgent());
+      return profile;
+    },
+    async stopBuildAgent() {
+      await parts.agent?.stop(agentGraceMs);
+    },
+    async stopRest(waitingFor) {
+      for (const name of ["server", "registry"] as const) {
+        waitingFor(`the ${name}`);
+        await parts[name]?.stop(stopGraceMs);
+      }
+      waitingFor("PostgreSQL");
+      await parts.postgres?.stop();
+    },
+  };
+}
+
+async function start(
+  options: PlatformOptions,
+  name: string,
+  command: readonly string[],
+  config: string,
+  stopSignal: NodeJS.Signals = "SIGTERM",
+): Promise<KeptProgram> {
+  const logFile = logPath(options.layout, name.replaceAll(" ", "-"));
+  await turnOverLog(logFile);
+  return keepProgram({
+    name,
+    command: [...command, "--config", config],
+    environment: options.environment,
+    logFile,
+    stopSignal,
+    tell: options.tell,
+  });
+}
+
+const PortFile = z.union([z.object({ port: z.int() }).transform(({ port }) => port), z.int()]);
+
+async function startRegistry(
+  options: PlatformOptions,
+  parts: { registry?: KeptProgram },
+): Promise<string> {
+  const { layout } = options;
+  await writeConfig(layout.registry.config, registryConfig(layout, 0));
+  // No key yet opens nothing; the server puts its own there, and the registry reads them again.
+  await writeFile(layout.server.registryKeys, "{}\n", { mode: 0o600, flag: "wx" }).catch(
+    ignoreExisting,
+  );
+  await rm(layout.registry.port, { force: true });
+  const program = await start(
+    options,
+    "registry",
+    options.programs.registry,
+    layout.registry.config,
+  );
+  parts.registry = program;
+  const port = await untilReady(options, program, "registry", async () => {
+    return PortFile.safeParse(await readJson(layout.registry.port)).data ?? null;
+  });
+  // Started again, it shall be where the server looks for it.
+  await writeConfig(layout.registry.config, registryConfig(layout, port));
+  return `http://127.0.0.1:${port}`;
+}
+
+const ReadyFile = z.object({ url: z.string(), pid: z.int() });
+
+async function startServer(
+  options: PlatformOptions,
+  parts: { server?: KeptProgram },
+): Promise<Profile> {
+  const { layout } = options;
+  await rm(layout.server.ready, { force: true });
+  const program = await start(options, "server", options.programs.server, layout.server.config);
+  parts.server = program;
+  await untilReady(options, program, "server", async () => {
+    const ready = ReadyFile.safeParse(await readJson(layout.server.ready)).data;
+    return ready && ready.pid === program.pid() ? ready : null;
+  });
+  const profile = {
+    url: `http://127.0.0.1:${options.port}`,
+    token: await readToken(layout.server.adminToken),
+  };
+  await writeProfile(layout.server.profile, profile);
+  return profile;
+}
+
+/** Waits for a program's own word; one that ends at its first start says why in its log. */
+async function untilReady<Value>(
+  options: PlatformOptions,
+  program: KeptProgram,
+  name: string,
+  look: () => Promise<Value | null>,
+): Promise<Value> {
+  const logFile = logPath(options.layout, name);
+  const before = await logSize(logFile);
+  const ended = new AbortController();
+  let reason = "";
+  void program.firstExit.then((text) => {
+    reason = text;
+    ended.abort();
+  });
+  const signal = AbortSignal.any([options.signal, ended.signal]);
+  const value = await waitFor(look, { timeoutMs: readyTimeoutMs, signal }).catch(
+    (error: unknown) => {
+      options.signal.throwIfAborted();
+      if (!ended.signal.aborted) throw error;
+      return null;
+    },
+  );
+  if (value !== null) return value;
+  const tail = (await readLogTail(logFile, before, tailLines)).map((line) => `  │ ${line}`);
+  throw new Fault(
+    "unavailable",
+    [
+      `Expected the ${name} to start, but it ${reason === "" ? "was not ready in a minute" : `ended (${reason})`}. Its log, \`${logFile}\`, says why:`,
+      ...tail,
+    ].join("\n"),
+  );
+}
+
+/** Only for its owner: it may hold an address with a password. */
+async function writeConfig(path: string, config: object): Promise<void> {
+  await writeFile(path, `${JSON.stringify(config, null, 2)}\n`, { mode: 0o600 });
+}
+
+function ignoreExisting(error: unknown): void {
+  if (errorCode(error) !== "EEXIST") throw error;
+}
+
+async function readJson(path: string): Promise<unknown> {
+  try {
+    return JSON.parse(await readFile(path, "utf8"));
+  } catch {
+    return undefined;
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function existsOrNull(path: string): Promise<true | null> {
+  return (await exists(path)) ? true : null;
+}

@@ -1,0 +1,123 @@
+/**
+ * From an app directory to a configuration on the server: read, pack, upload what the server lacks, sync.
+ *
+ * Invariant: the same directory gives the same digests, wherever it lies and whoever packs it; so an
+ * unchanged app uploads nothing and changes nothing.
+ */
+import { createHash } from "node:crypto";
+import { stat } from "node:fs/promises";
+import { join, relative, resolve } from "node:path";
+import { formatProblems } from "../config/format-problems.ts";
+import { readApp } from "../config/read-app.ts";
+import type { AppConfig } from "../model/app-config.ts";
+import { Fault, type Problem } from "../model/fault.ts";
+import type { Digest } from "../model/json.ts";
+import { packDirectory } from "../oci/pack.ts";
+import { type SyncAnswer, SyncRequest } from "../protocol/api.ts";
+import type { ApiClient } from "./api-client.ts";
+import { formatBytes } from "./duration.ts";
+import { lineReader } from "./problem-report.ts";
+
+export interface PackedSource {
+  readonly digest: Digest;
+  readonly content: Uint8Array;
+}
+
+export interface PackedApp {
+  readonly config: AppConfig;
+  /** By component. */
+  readonly sources: ReadonlyMap<string, PackedSource>;
+  /** Warnings, as text for people. */
+  readonly warnings: string;
+}
+
+const uploadsAtOnce = 4;
+const sourceBytesMax = 256 * 1024 * 1024;
+
+/** Reads and packs an app; a `Fault` with every problem, each with file and line, when it has errors. */
+export async function packApp(root: string, cwd: string): Promise<PackedApp> {
+  const { config, problems: found } = await readApp(root);
+  const problems = found.map((problem) => seenFrom(cwd, root, problem));
+  const errors = problems.filter(({ severity }) => severity === "error");
+  if (config === null || errors.length > 0) {
+    const count = errors.length === 1 ? "one problem" : `${errors.length} problems`;
+    throw new Fault(
+      "invalid",
+      `Expected an app without errors in \`${root}\`, got ${count}. Correct them and try again; nothing was changed.`,
+      { problems },
+    );
+  }
+  const withSource = config.components.flatMap(({ name, source }) =>
+    source ? [{ name, path: source.path }] : [],
+  );
+  const sources = await Promise.all(
+    withSource.map(
+      async ({ name, path }) => [name, await packSource(name, join(root, path))] as const,
+    ),
+  );
+  return {
+    config,
+    sources: new Map(sources),
+    warnings: formatProblems(problems, lineReader(cwd)),
+  };
+}
+
+async function packSource(component: string, directory: string): Promise<PackedSource> {
+  const pieces: Uint8Array[] = [];
+  const hash = createHash("sha256");
+  let sizeBytes = 0;
+  for await (const piece of packDirectory(directory)) {
+    sizeBytes += piece.byteLength;
+    if (sizeBytes > sourceBytesMax) {
+      throw new Fault(
+        "too_large",
+        `Expected a source of at most ${formatBytes(sourceBytesMax)} packed, got more for component \`${component}\`. Leave large files out of \`${directory}\`.`,
+      );
+    }
+    hash.update(piece);
+    pieces.push(piece);
+  }
+  return { digest: `sha256:${hash.digest("hex")}`, content: Buffer.concat(pieces) };
+}
+
+/** The problem with its file's path as one would type it where the command was called. */
+function seenFrom(cwd: string, root: string, problem: Problem): Problem {
+  if (problem.position === null) return problem;
+  const file = relative(cwd, resolve(root, problem.position.file));
+  return { ...problem, position: { ...problem.position, file } };
+}
+
+/** Uploads what the server lacks and hands in the configuration. */
+export async function syncApp(
+  client: ApiClient,
+  app: PackedApp,
+): Promise<{ answer: SyncAnswer; uploaded: number }> {
+  const contents = new Map([...app.sources.values()].map((source) => [source.digest, source]));
+  const queue = [...contents.values()];
+  let uploaded = 0;
+  const upload = async () => {
+    for (let source = queue.pop(); source; source = queue.pop()) {
+      if (await client.hasSource(source.digest)) continue;
+      await client.uploadSource(source.digest, source.content);
+      uploaded++;
+    }
+  };
+  await Promise.all(Array.from({ length: uploadsAtOnce }, upload));
+  const sources = [...app.sources].map(([name, { digest, content }]) => [
+    name,
+    { digest, sizeBytes: content.byteLength },
+  ]);
+  const request = SyncRequest.parse({ config: app.config, sources: Object.fromEntries(sources) });
+  return { answer: await client.sync(request), uploaded };
+}
+
+/** The directory that a person named, if it is one. */
+export async function findAppDirectory(directory: string, cwd: string): Promise<string> {
+  const path = resolve(cwd, directory);
+  const found = await stat(path).catch(() => null);
+  if (found?.isDirectory()) return path;
+  throw new Fault(
+    "invalid",
+    `Expected an app directory at \`${path}\`, got ${found ? "a file" : "nothing"}. Name one that holds a metadata.toml.`,
+  );
+}
