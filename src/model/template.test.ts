@@ -304,7 +304,7 @@ for (const [at, bomb] of bombs.entries()) {
     } catch (error) {
       assert(error instanceof TemplateError, String(error));
     }
-    assert(performance.now() - startedAt < 3000);
+    assert(performance.now() - startedAt < 10_000);
   });
 }
 
