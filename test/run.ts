@@ -75,7 +75,7 @@ function testStage(filters: readonly string[]): Stage {
       `--test-concurrency=${concurrency}`,
       `--test-timeout=${testTimeoutMs}`,
       ...names.map((name) => `--test-name-pattern=${name}`),
-      ...(paths.length > 0 ? paths : ["src/**/*.test.ts", "test/**/*.test.ts"]),
+      ...(paths.length > 0 ? paths : ["bin/**/*.test.ts", "src/**/*.test.ts", "test/**/*.test.ts"]),
     ],
     judge: judgeTests,
   };

@@ -219,7 +219,7 @@ describeAgent("the agent", (testAgent) => {
     await bench.startAgent();
     bench.gateway.state.acknowledges = false;
     const job = await bench.offer({ lines: 200, hold: true });
-    await until(() => bench.gateway.eventsOf(job).length === 200, "the first lines");
+    await until(() => bench.gateway.eventsOf(job).length > 0, "the first lines");
 
     bench.gateway.cut();
     bench.gateway.state.acknowledges = true;

@@ -28,7 +28,7 @@ test("every event reaches the server once and in order, wherever connections are
     fc.record({ do: fc.constant("cut" as const), lost: fc.integer({ min: 0, max: 2000 }) }),
   );
   await fc.assert(
-    fc.asyncProperty(fc.array(action, { maxLength: 15 }), async (actions) => {
+    fc.asyncProperty(fc.array(action, { maxLength: 15, size: "max" }), async (actions) => {
       const folder = await makeFolder();
       const file = join(folder, "events.ndjson");
       const outbox = createEventOutbox(folder);
@@ -71,7 +71,7 @@ test("every event reaches the server once and in order, wherever connections are
       }
       assert.equal(server.length, written);
     }),
-    { numRuns: 60, size: "max" },
+    { numRuns: 60 },
   );
 });
 

@@ -11,6 +11,7 @@ import { ownProcess, readProcess } from "../protocol/process-identity.ts";
 import { chooseIsolation, type Isolation } from "./isolation.ts";
 import { settled, testLauncher } from "./launcher-suite.ts";
 import { createProcessLauncher } from "./process-launcher.ts";
+import { childrenOf } from "./process-tree.ts";
 
 const environment = { PATH: "/usr/local/bin:/usr/bin:/bin" };
 const best = await chooseIsolation("auto", environment);
@@ -35,8 +36,11 @@ test("a pid that now belongs to another process is neither running nor killed", 
   await inFolder(async (directory) => {
     const folder = join(directory, "job_reused.1.1");
     await mkdir(folder);
-    const innocent = spawn("sleep", ["60"], { stdio: "ignore" });
-    const record = readProcess(innocent.pid ?? 0);
+    // The leader of its own session, with a child in it: neither may be taken for the job's.
+    const innocent = spawn("sh", ["-c", "sleep 60 & wait"], { stdio: "ignore", detached: true });
+    const pid = innocent.pid ?? 0;
+    while (childrenOf(pid).length === 0) await new Promise(setImmediate);
+    const record = readProcess(pid);
     assert(record);
     await writeRecord(folder, { ...record, startTime: "1" });
 
@@ -46,7 +50,8 @@ test("a pid that now belongs to another process is neither running nor killed", 
 
     assert.equal(found, "gone");
     assert.deepEqual(readProcess(record.pid), record);
-    innocent.kill("SIGKILL");
+    assert.equal(childrenOf(pid).length, 1);
+    process.kill(-pid, "SIGKILL");
   });
 });
 

@@ -14,13 +14,15 @@ test("a secret is hidden wherever it stands, raw, in JSON, percent-encoded or in
       const redactor = createRedactor();
       redactor.add(text);
 
-      const shown = [
-        `${around}${text}${around}`,
-        JSON.stringify({ key: text }),
+      const forms = [
+        text,
+        JSON.stringify(text).slice(1, -1),
         encodeURIComponent(text.toWellFormed()),
-      ].map((printed) => redactor.redact(printed));
-
-      for (const line of shown) assert(!line.includes(text), line);
+      ];
+      for (const form of forms) {
+        const shown = redactor.redact(`${around}${form}${around}`);
+        assert(!shown.includes(form), shown);
+      }
       const encoded = redactor.redact(Buffer.from(`${around}${text}${around}`).toString("base64"));
       assert(!Buffer.from(encoded, "base64").includes(text), encoded);
     }),

@@ -203,6 +203,7 @@ const sensitiveUses: [string, string, string[]][] = [
   ],
   [`{{ len ${password} }}`, "7", ['s3"cret', "7"]],
   [`{{ default \`x\` ${password} }}`, 's3"cret', ['s3"cret']],
+  [`{{ $x := and ${password} "plain" }}{{ $x }}`, "plain", ['s3"cret', "plain"]],
   [`{{ if or false ${password} }}y{{ end }}`, "y", ['s3"cret']],
   [
     `{{ printf "%s:%s" .nuon.install.name ${password} }}`,
@@ -239,6 +240,21 @@ test("a wrapped object stays sensitive however deep one reaches into it", () => 
   for (const text of ["{{ .nuon.o.a.b }}", "{{ range .nuon.o.list }}{{ . }}{{ end }}"]) {
     assert.equal(renderTemplate(parseTemplate(text), inside).sensitive, true, text);
   }
+});
+
+test("an error about a sensitive object does not tell which keys it has", () => {
+  const inside = { o: new Sensitive({ canary: 1 }) };
+
+  assert.throws(
+    () => renderTemplate(parseTemplate("{{ .nuon.o.nope }}"), inside),
+    (error) => error instanceof TemplateError && !error.message.includes("canary"),
+  );
+});
+
+test("values nested too deep are refused as such", () => {
+  const nest = "{{ $x := list 1 }}{{ range 90 }}{{ $x = list $x }}{{ end }}{{ $x }}{{ .nuon.x }}";
+
+  assert.match(errorOf(nest).reason, /nested values/);
 });
 
 test("errors never show a sensitive value", () => {

@@ -93,13 +93,17 @@ export function runUnder(
     const child = spawn(command.file, command.args, {
       ...command.options,
       stdio: ["ignore", "pipe", "pipe"],
-      timeout: timeoutMs,
-      killSignal: "SIGKILL",
     });
+    // Not spawn's own `timeout`: that one keeps the process waiting when the program does not exist.
+    const timer = setTimeout(() => child.kill("SIGKILL"), timeoutMs);
     child.stdout?.on("data", keep);
     child.stderr?.on("data", keep);
-    child.once("error", (error) => resolve({ ok: false, output: `${output}${error.message}` }));
+    child.once("error", (error) => {
+      clearTimeout(timer);
+      resolve({ ok: false, output: `${output}${error.message}` });
+    });
     child.once("close", (code, signal) => {
+      clearTimeout(timer);
       if (signal !== null) keep(`\nended by ${signal} (allowed were ${timeoutMs} ms)`);
       resolve({ ok: code === 0, output });
     });

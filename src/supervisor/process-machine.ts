@@ -1,21 +1,20 @@
 /**
  * What is to be done about one supervised process: the whole decision, with no I/O in it.
  *
- *              launch
- *   down ------------------> launching --------> running: starting -> healthy <-> unhealthy
- *    ^ ^                        |  ^ cannot be      |       (unhealthy: `threshold` bad probes in a row; only a
- *    | | removed                |  | started        |        process that is never restarted stays so, or recovers)
- *    | |                        |  |                |
- *    | +------------- backoff --|--+ time is up,    | exited | removed | new revision | unhealthy
- *    |                   ^      |    new revision   |
- *    |           crashed |      v                   v
- *    +----------------- stopping: asked, after `stopGraceMs` killed; what a crash left behind is killed at once
- *      cleared: ended as asked,
- *      or not to be restarted
+ *                launch
+ *   down -----------------> launching ----------> running: starting -> healthy <-> unhealthy
+ *    ^ ^                     ^     |                 |
+ *    | |      time is up, or |     | cannot be       | exited | removed | new revision | unhealthy
+ *    | |        new revision |     | started         v
+ *    | +-- removed ------ backoff  +----------> stopping: asked, after `stopGraceMs` killed;
+ *    |                       ^                    |  |    what a crash left behind is killed at once
+ *    |                       +- cleared: crashed -+  |
+ *    +----- cleared: ended as asked, or not to be restarted
  *
+ *   unhealthy = `threshold` bad probes in a row; only a process that is never restarted may recover from it
  *   shown in status/:  down = stopped · launching = starting · stopping = what it was before
  *
- * `observe` takes in what happened, `decide` says what to do now. The shell (`supervise.ts`) does what `decide`
+ * `observe` takes in what happened, `decide` says what to do now. The shell (`supervised-process.ts`) does what `decide`
  * says, reports what came of it, and asks again at `wakeAt`.
  *
  * Invariant: `launch` is asked only of a name of which nothing is alive. A process that was started leaves

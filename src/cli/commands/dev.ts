@@ -106,12 +106,14 @@ async function stay(
     addresses: run.install ? findAddresses(run.install) : [],
     serverUrl: profile.url,
     token: terminal.interactive ? profile.token : null,
-    tokenFile: relative(context.cwd, layout.server.adminToken),
+    tokenFile: shortPath(context.cwd, layout.server.adminToken),
     app: ready.app,
     install: options.install,
     readyMs: run.ok ? run.readyMs : null,
     colours: terminal.colours,
-    landfall: relative(context.cwd, join(context.root, "bin", "landfall")),
+    landfall: shortPath(context.cwd, join(context.root, "bin", "landfall")),
+    // Commands look for the usual folder here and above; any other has to be named.
+    options: options.data === dataFolderName ? "" : ` --data ${options.data}`,
   });
   terminal.write(`${lines.join("\n")}\n`);
   await tellChanges(client, {
@@ -119,6 +121,12 @@ async function stay(
     tell: (line) => terminal.write(`${line}\n`),
   });
   return exitCodes.done;
+}
+
+/** The path as one would type it here. */
+function shortPath(cwd: string, path: string): string {
+  const short = relative(cwd, path);
+  return short.startsWith("..") ? path : short;
 }
 
 /** A person who stops it while it starts has not met a failure; with `--once`, it did not do its work. */

@@ -76,7 +76,7 @@ export async function bringUp(
   const startedAt = context.now();
   const stopwatch = createStopwatch(
     () => performance.now(),
-    (phase, ms) => display.say(`${phase} (${formatDuration(ms)})`),
+    (phase, ms) => display.say(`${phase.padEnd(10)} ${formatDuration(ms)}`),
   );
   const packed = await readInput(context, options);
   const data = resolve(context.cwd, options.data);

@@ -12,6 +12,7 @@ import { errorCode } from "../../model/file-fault.ts";
 import type { Profile } from "../api-request.ts";
 import type { Programs } from "../context.ts";
 import { readToken, writeProfile } from "../profile.ts";
+import { requireFreePort } from "./free-port.ts";
 import { type KeptPostgres, keepPostgres } from "./kept-postgres.ts";
 import { type KeptProgram, keepProgram } from "./kept-program.ts";
 import { type Layout, logPath } from "./layout.ts";
@@ -57,15 +58,17 @@ export function createPlatform(options: PlatformOptions): Platform {
     agent?: KeptProgram;
   } = {};
 
-  const writeServerConfig = (databaseUrl: string, registryUrl: string) =>
+  let registryUrl = "";
+
+  const writeServerConfig = (databaseUrl: string) =>
     writeConfig(
       layout.server.config,
       serverConfig(layout, { databaseUrl, port: options.port, url, registryUrl }),
     );
-  const startDatabase = async (registryUrl: Promise<string>) => {
+  const startDatabase = async () => {
     if (options.databaseUrl !== undefined) return options.databaseUrl;
     parts.postgres = await keepPostgres(layout.postgres, options.tell, async (moved) => {
-      await writeServerConfig(moved, await registryUrl);
+      await writeServerConfig(moved);
       parts.server?.restart();
     });
     return parts.postgres.url;
@@ -88,21 +91,29 @@ export function createPlatform(options: PlatformOptions): Platform {
   return {
     async start() {
       const enrolled = await exists(layout.buildAgent.identity);
-      const registryUrl = stopwatch.time("registry", () => startRegistry(options, parts));
-      // Both are awaited below; without this, the failure of one would leave the other unheard.
-      registryUrl.catch(() => {});
-      const databaseUrl = await stopwatch.time("postgres", () => startDatabase(registryUrl));
-      await writeServerConfig(databaseUrl, await registryUrl);
-      options.signal.throwIfAborted();
-      const agent = enrolled ? startAgent() : null;
-      const profile = await stopwatch.time("server", () => startServer(options, parts));
-      if (!agent)
-        await waitFor(() => existsOrNull(layout.server.buildCode), {
-          timeoutMs: codeTimeoutMs,
-          signal: options.signal,
-        });
-      await (agent ?? startAgent());
-      return profile;
+      const registryPort = await requireFreePort(0);
+      registryUrl = `http://127.0.0.1:${registryPort}`;
+      const startPlatform = async () => {
+        const databaseUrl = await stopwatch.time("postgres", startDatabase);
+        await writeServerConfig(databaseUrl);
+        options.signal.throwIfAborted();
+        const early = enrolled ? startAgent() : null;
+        try {
+          return await stopwatch.time("server", () => startServer(options, parts));
+        } finally {
+          // Whatever becomes of the server: a program that is being started can be stopped afterwards.
+          await early;
+        }
+      };
+      const registry = stopwatch.time("registry", () =>
+        startRegistry(options, parts, registryPort),
+      );
+      // Nobody is left behind unheard: the failure of one waits for the other.
+      const [profile, ready] = await Promise.allSettled([startPlatform(), registry]);
+      if (ready.status === "rejected") throw ready.reason;
+      if (profile.status === "rejected") throw profile.reason;
+      if (!enrolled) await untilCode(options).then(startAgent);
+      return profile.value;
     },
     async stopBuildAgent() {
       await parts.agent?.stop(agentGraceMs);
@@ -137,32 +148,22 @@ async function start(
   });
 }
 
-const PortFile = z.union([z.object({ port: z.int() }).transform(({ port }) => port), z.int()]);
-
 async function startRegistry(
   options: PlatformOptions,
   parts: { registry?: KeptProgram },
-): Promise<string> {
+  port: number,
+): Promise<void> {
   const { layout } = options;
-  await writeConfig(layout.registry.config, registryConfig(layout, 0));
+  await writeConfig(layout.registry.config, registryConfig(layout, port));
   // No key yet opens nothing; the server puts its own there, and the registry reads them again.
   await writeFile(layout.server.registryKeys, "{}\n", { mode: 0o600, flag: "wx" }).catch(
     ignoreExisting,
   );
   await rm(layout.registry.port, { force: true });
-  const program = await start(
-    options,
-    "registry",
-    options.programs.registry,
-    layout.registry.config,
-  );
+  const { programs } = options;
+  const program = await start(options, "registry", programs.registry, layout.registry.config);
   parts.registry = program;
-  const port = await untilReady(options, program, "registry", async () => {
-    return PortFile.safeParse(await readJson(layout.registry.port)).data ?? null;
-  });
-  // Started again, it shall be where the server looks for it.
-  await writeConfig(layout.registry.config, registryConfig(layout, port));
-  return `http://127.0.0.1:${port}`;
+  await untilReady(options, program, "registry", () => existsOrNull(layout.registry.port));
 }
 
 const ReadyFile = z.object({ url: z.string(), pid: z.int() });
@@ -185,6 +186,11 @@ async function startServer(
   };
   await writeProfile(layout.server.profile, profile);
   return profile;
+}
+
+async function untilCode({ layout, signal }: PlatformOptions): Promise<void> {
+  const look = () => existsOrNull(layout.server.buildCode);
+  await waitFor(look, { timeoutMs: codeTimeoutMs, signal });
 }
 
 /** Waits for a program's own word; one that ends at its first start says why in its log. */

@@ -23,7 +23,7 @@ export function serverConfig(
   };
 }
 
-/** For `bin/registry.ts`, the vendor's: it knows job tokens and nothing else. Port 0 picks a free one. */
+/** For `bin/registry.ts`, the vendor's: it knows job tokens and nothing else. */
 export function registryConfig(layout: Layout, port: number): object {
   return {
     directory: layout.registry.directory,

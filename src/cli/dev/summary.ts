@@ -90,11 +90,12 @@ export function welcomeLines(facts: {
   /** Null when something failed. */
   readyMs: number | null;
   colours: boolean;
-  /** How `landfall` is called from here. */
+  /** How `landfall` is called from here, and what it must be told to find this data folder. */
   landfall: string;
+  options: string;
 }): string[] {
   const strong = (text: string) => paint(facts.colours, "bold", text);
-  const { landfall, install } = facts;
+  const { landfall, install, options } = facts;
   const [first] = facts.addresses;
   return [
     "",
@@ -115,9 +116,9 @@ export function welcomeLines(facts: {
         ]),
     "",
     "Try next:",
-    `  ${landfall} installs show ${install}`,
-    `  ${landfall} logs ${install}/${first?.component ?? "COMPONENT"}`,
-    `  ${landfall} installs create second --app ${facts.app}`,
+    `  ${landfall} installs show ${install}${options}`,
+    `  ${landfall} logs ${install}/${first?.component ?? "COMPONENT"}${options}`,
+    `  ${landfall} installs create second --app ${facts.app}${options}`,
     "",
     "Ctrl-C stops everything; started again, it goes on from here.",
     "",

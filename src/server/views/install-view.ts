@@ -21,6 +21,8 @@ export interface InstallRow {
   readonly sandbox: { readonly outputs: Readonly<Record<string, Output>> } | null;
   readonly deploy: number;
   readonly due: boolean;
+  /** It had an unfinished job at the very moment when `due` was read: one snapshot for both. */
+  readonly busy: boolean;
   readonly created_at: Date;
   readonly release_id: string | null;
   readonly release_number: number | null;
@@ -103,7 +105,8 @@ function isSettled(
   sandboxFailed: boolean,
 ): boolean {
   if (install.state === "deleted") return true;
-  if (install.due || jobs.some((job) => job.outcome === null)) return false;
+  // Jobs were read a moment later: between two jobs of a component they may all have ended.
+  if (install.due || install.busy || jobs.some((job) => job.outcome === null)) return false;
   if (sandboxFailed || components.some(({ state }) => state === "failed")) return true;
   return (
     install.state === "active" &&

@@ -63,7 +63,10 @@ function noInstall(name: string): Fault {
 function selectInstalls(sql: Sql, rest: string, values: readonly unknown[]): Promise<InstallRow[]> {
   return sql.query<InstallRow>(
     `select i.id, i.name, i.app_id, apps.name as app, i.state, i.sandbox_type, i.sandbox, i.deploy,
-            i.reconcile_due_at is not null as due, i.created_at, i.release_id,
+            i.reconcile_due_at is not null as due,
+            exists (select from jobs j where j.install_id = i.id
+                    and j.state not in ('succeeded', 'failed', 'cancelled')) as busy,
+            i.created_at, i.release_id,
             r.number as release_number, r.components as release_components,
             coalesce(r.config_number,
                      (select max(number) from app_configs c where c.app_id = i.app_id)) as config_number,
@@ -91,7 +94,7 @@ async function assemble(
        from install_components where install_id = any($1) order by component`,
       [ids],
     ),
-    readJobs(sql, ids),
+    readJobs(sql, installs),
     readBuilds(sql, installs),
   ]);
   const deployedOf = Map.groupBy(deployed, (row) => row.install_id);
@@ -122,16 +125,17 @@ async function readConfigs(
   return new Map(rows.map((row) => [`${row.app_id} ${row.number}`, row.config]));
 }
 
-/** Jobs of the current deploy, and whatever is unfinished, newest first. */
-function readJobs(sql: Sql, ids: readonly string[]): Promise<InstallJobRow[]> {
+/** Jobs of the deploy that was read with the install, and whatever is unfinished, newest first. */
+function readJobs(sql: Sql, installs: readonly InstallRow[]): Promise<InstallJobRow[]> {
   return sql.query<InstallJobRow>(
     `select i.id as install_id, j.id, j.component, j.operation, j.state, j.outcome
-     from installs i
+     from unnest($1::text[], $2::int[]) as i (id, deploy)
      cross join lateral (
-       select * from jobs where install_id = i.id order by created_at desc, id desc limit $2) j
-     where i.id = any($1) and (j.deploy = i.deploy or j.outcome is null)
+       select id, component, operation, state, outcome, deploy, created_at from jobs
+       where install_id = i.id order by created_at desc, id desc limit $3) j
+     where j.deploy = i.deploy or j.outcome is null
      order by j.created_at desc, j.id desc`,
-    [ids, jobsOfInstallMax],
+    [installs.map(({ id }) => id), installs.map(({ deploy }) => deploy), jobsOfInstallMax],
   );
 }
 
