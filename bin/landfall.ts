@@ -16,6 +16,7 @@ const compileCache = join(root, "dist", ".compile-cache");
 enableCompileCache(compileCache);
 const { exitCodes } = await import("../src/cli/exit-code.ts");
 const { runProgram } = await import("../src/cli/program.ts");
+const { errorCode } = await import("../src/model/file-fault.ts");
 const { createTerminal } = await import("../src/cli/terminal.ts");
 
 const { env } = process;
@@ -62,13 +63,19 @@ function programEnvironment(): Record<string, string> {
     // The Node that runs us comes first, so that a process called `node` gets the same one.
     PATH: `${dirname(process.execPath)}:${path}`,
     NODE_COMPILE_CACHE: compileCache,
+    // Bundles lie beside the sources or elsewhere; these stay where they are.
+    LANDFALL_MIGRATIONS: join(root, "src", "server", "migrations"),
   };
 }
 
-async function preparePrograms(): Promise<Programs> {
+async function preparePrograms(ownFolder?: string): Promise<Programs> {
   // Loaded on demand: a command that only asks the server does not pay for the bundler.
   const { bundlePrograms } = await import("./bundle.ts");
-  const files = await bundlePrograms(root, join(root, "dist"));
+  const files = await bundlePrograms(root, join(root, "dist")).catch((error: unknown) => {
+    if (ownFolder === undefined || !/^(EACCES|EPERM|EROFS)$/.test(errorCode(error) ?? ""))
+      throw error;
+    return bundlePrograms(root, ownFolder);
+  });
   const command = (file: string) => [
     process.execPath,
     "--disable-warning=ExperimentalWarning",

@@ -21,22 +21,39 @@ test("every change of state, artifact copied, token made and refusal is an audit
 
   const { jobs } = await system.api<{ jobs: JobView[] }>("/api/jobs?limit=200");
   const events = await allEvents(system.api);
-  const kindsOf = (id: string) => events.filter(({ jobId }) => jobId === id).map(({ kind }) => kind);
+  const kindsOf = (id: string) =>
+    events.filter(({ jobId }) => jobId === id).map(({ kind }) => kind);
 
   for (const job of jobs) {
     const kinds = kindsOf(job.id);
     for (const kind of ["job.queued", "job.offered", "job.running", "job.succeeded"]) {
-      assert.equal(kinds.filter((each) => each === kind).length, 1, `${job.operation} ${job.component}: ${kind}`);
+      assert.equal(
+        kinds.filter((each) => each === kind).length,
+        1,
+        `${job.operation} ${job.component}: ${kind}`,
+      );
     }
     if (job.operation === "build") assert(kinds.includes("artifact.built"));
-    if (job.operation === "build" || job.operation === "sync") assert(kinds.includes("token.signed"));
+    if (job.operation === "build" || job.operation === "sync")
+      assert(kinds.includes("token.signed"));
     if (job.operation === "plan") assert(kinds.includes("plan.approved"));
   }
   const copied = events.filter(({ kind }) => kind === "artifact.copied");
   assert(copied.length >= jobs.filter(({ operation }) => operation === "sync").length);
-  assert(copied.every(({ data }) => typeof data.digest === "string" && typeof data.bytes === "number"));
+  assert(
+    copied.every(({ data }) => typeof data.digest === "string" && typeof data.bytes === "number"),
+  );
   const kinds = new Set(events.map(({ kind }) => kind));
-  for (const kind of ["app.synced", "release.created", "install.created", "agent.enrolled", "agent.connected", "token.created", "enrolment_code.created", "keyset.created"]) {
+  for (const kind of [
+    "app.synced",
+    "release.created",
+    "install.created",
+    "agent.enrolled",
+    "agent.connected",
+    "token.created",
+    "enrolment_code.created",
+    "keyset.created",
+  ]) {
     assert(kinds.has(kind), kind);
   }
   await until(
@@ -59,13 +76,19 @@ test("logs are readable while the job runs and after it, by job and by component
 
   assert.equal(byComponent.exitCode, 0, byComponent.output);
   assert(byComponent.output.trim().length > 0);
-  assert.equal(followed.output, byComponent.output, "following an ended job gives the same and ends");
+  assert.equal(
+    followed.output,
+    byComponent.output,
+    "following an ended job gives the same and ends",
+  );
 });
 
 async function allEvents(api: <Answer>(path: string) => Promise<Answer>): Promise<EventView[]> {
   const all: EventView[] = [];
   for (let after: string | null = ""; after !== null; ) {
-    const page: { events: EventView[]; next: string | null } = await api(`/api/events?limit=500${after ? `&after=${after}` : ""}`);
+    const page: { events: EventView[]; next: string | null } = await api(
+      `/api/events?limit=500${after ? `&after=${after}` : ""}`,
+    );
     all.push(...page.events);
     after = page.next;
   }

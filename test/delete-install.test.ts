@@ -16,7 +16,12 @@ test("installs delete runs the graph backwards with a destroy of every type, and
   await system.ready();
   const install = await system.install();
 
-  const { exitCode, output } = await runCommand(place.data, ["installs", "delete", "demo", "--yes"]);
+  const { exitCode, output } = await runCommand(place.data, [
+    "installs",
+    "delete",
+    "demo",
+    "--yes",
+  ]);
 
   assert.equal(exitCode, 0, output);
   const { jobs } = await system.api<{ jobs: JobView[] }>("/api/jobs?limit=200");
@@ -27,7 +32,10 @@ test("installs delete runs the graph backwards with a destroy of every type, and
   assert.equal(destroyed.at(-1), "sandbox");
   for (const { name, dependencies } of install.components) {
     for (const dependency of dependencies) {
-      assert(destroyed.indexOf(name) < destroyed.indexOf(dependency), `${name} goes before ${dependency}`);
+      assert(
+        destroyed.indexOf(name) < destroyed.indexOf(dependency),
+        `${name} goes before ${dependency}`,
+      );
     }
   }
   assert.equal(new Set(destroyed).size, install.components.length + 1);
@@ -35,7 +43,17 @@ test("installs delete runs the graph backwards with a destroy of every type, and
     () => processesOf(join(place.data, "installs", install.id)).length === 0,
     "no process of the install is left",
   );
-  assert.deepEqual(globSync(join(place.data, "installs", install.id, "{store,registry,supervisor/data,supervisor/desired}/*")), []);
+  assert.deepEqual(
+    globSync(
+      join(
+        place.data,
+        "installs",
+        install.id,
+        "{store,registry,supervisor/data,supervisor/desired}/*",
+      ),
+    ),
+    [],
+  );
   assert(!existsSync(join(place.data, "installs", install.id, "sandbox.json")));
   const { events } = await system.api<{ events: EventView[] }>("/api/events?limit=1000");
   assert(events.some(({ kind }) => kind === "agent.revoked"));

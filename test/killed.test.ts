@@ -5,7 +5,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { JobView } from "../src/protocol/api.ts";
-import { createPlace, findProcess, killProcess, processesOf, runOnce, type System, startSystem, until } from "./system.ts";
+import {
+  createPlace,
+  findProcess,
+  killProcess,
+  processesOf,
+  runOnce,
+  type System,
+  startSystem,
+  until,
+} from "./system.ts";
 
 const programs = [
   ["PostgreSQL", /postgres.* -D /],
@@ -57,7 +66,10 @@ test("the supervisor killed with -9: its processes live on, a new one adopts the
   const database = findProcess(system.data, /node .*server\.mjs$|node .*database/);
   await killOne(system, /supervisor\.(mjs|ts) --directory/);
 
-  await until(() => findProcess(system.data, /supervisor\.(mjs|ts) --directory/) !== null, "a new supervisor");
+  await until(
+    () => findProcess(system.data, /supervisor\.(mjs|ts) --directory/) !== null,
+    "a new supervisor",
+  );
 
   assert.equal(findProcess(system.data, /node .*server\.mjs$|node .*database/), database);
   await assertSameEnd(system);
@@ -70,7 +82,10 @@ test("landfall dev itself killed with -9: the app stays up, and the next start t
   const { url } = await appOf(system);
   const supervisor = findProcess(place.data, /supervisor\.(mjs|ts) --directory/);
   killProcess(system.child.pid ?? 0, "SIGKILL");
-  await until(() => findProcess(place.data, /server\.(mjs|ts) --config/) === null, "the server has followed");
+  await until(
+    () => findProcess(place.data, /server\.(mjs|ts) --config/) === null,
+    "the server has followed",
+  );
 
   assert.equal((await fetch(`${url}/healthz`)).status, 200);
   const next = await runOnce(place);
@@ -113,18 +128,28 @@ async function appOf(system: System): Promise<{ url: string }> {
 
 /** Every component is active, the app answers, every job has ended once, and none failed. */
 async function assertSameEnd(system: System): Promise<JobView[]> {
-  await until(async () => (await system.install().catch(() => null))?.settled === true, "the install is settled");
+  await until(
+    async () => (await system.install().catch(() => null))?.settled === true,
+    "the install is settled",
+  );
   const install = await system.install();
   assert.deepEqual(
     install.components.map(({ name, state }) => `${name} ${state}`).sort(),
-    ["credentials", "database", "greeter", "migration", "theme", "web"].map((name) => `${name} active`),
+    ["credentials", "database", "greeter", "migration", "theme", "web"].map(
+      (name) => `${name} active`,
+    ),
   );
   const { url } = await appOf(system);
   const status = (await (await fetch(`${url}/api/status`)).json()) as { ok: boolean };
   assert.equal(status.ok, true);
   const jobs = await jobsOf(system);
-  assert(jobs.every(({ state }) => state === "succeeded"), JSON.stringify(jobs.filter((job) => job.state !== "succeeded")));
-  const applies = jobs.filter(({ operation }) => operation === "apply").map(({ component }) => component);
+  assert(
+    jobs.every(({ state }) => state === "succeeded"),
+    JSON.stringify(jobs.filter((job) => job.state !== "succeeded")),
+  );
+  const applies = jobs
+    .filter(({ operation }) => operation === "apply")
+    .map(({ component }) => component);
   assert.equal(new Set(applies).size, applies.length, "nothing is applied twice");
   return jobs;
 }

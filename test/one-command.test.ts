@@ -105,7 +105,10 @@ test("an app that fails ends non-zero, with the reason and the job's log", async
   const place = await createPlace();
   t.after(place.remove);
 
-  const { exitCode, output, summary } = await runOnce({ ...place, app: join(import.meta.dirname, "fixtures/failing-app") });
+  const { exitCode, output, summary } = await runOnce({
+    ...place,
+    app: join(import.meta.dirname, "fixtures/failing-app"),
+  });
 
   assert.notEqual(exitCode, 0);
   assert.equal(summary.ok, false);

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { globSync, readFileSync, statSync } from "node:fs";
 import { join, relative } from "node:path";
-import { gunzipSync } from "node:zlib";
 import { test } from "node:test";
+import { gunzipSync } from "node:zlib";
 import pg from "pg";
 import type { InstallView, JobView } from "../src/protocol/api.ts";
 import { createPlace, runCommand, startSystem } from "./system.ts";
@@ -49,7 +49,10 @@ async function assertNotInDatabase(data: string): Promise<void> {
     );
     assert(tables.length >= 15);
     for (const { name } of tables) {
-      const { rows } = await client.query(`select 1 from ${name} as r where r::text like $1 limit 1`, [`%${canary}%`]);
+      const { rows } = await client.query(
+        `select 1 from ${name} as r where r::text like $1 limit 1`,
+        [`%${canary}%`],
+      );
       assert.equal(rows.length, 0, `table ${name}`);
     }
   } finally {
@@ -59,7 +62,9 @@ async function assertNotInDatabase(data: string): Promise<void> {
 
 /** All files of the data folder but the one place where the value may be: the install's own supervisor and job data. */
 function assertNotInFiles(data: string): void {
-  const files = globSync("**/*", { cwd: data }).filter((file) => statSync(join(data, file)).isFile());
+  const files = globSync("**/*", { cwd: data }).filter((file) =>
+    statSync(join(data, file)).isFile(),
+  );
   assert(files.length > 50);
   const found = files.filter((file) => holds(join(data, file)));
   const allowed = /^installs\/ins_[^/]+\/supervisor\/(desired|data|run)\//;
@@ -80,7 +85,15 @@ async function assertNotInAnswers(
   api: <Answer>(path: string) => Promise<Answer>,
   install: InstallView,
 ): Promise<void> {
-  const paths = ["/api/apps", "/api/builds", "/api/releases", "/api/installs", "/api/jobs?limit=200", "/api/agents", "/api/events?limit=500"];
+  const paths = [
+    "/api/apps",
+    "/api/builds",
+    "/api/releases",
+    "/api/installs",
+    "/api/jobs?limit=200",
+    "/api/agents",
+    "/api/events?limit=500",
+  ];
   for (const path of [...paths, `/api/installs/${install.name}`]) {
     assert(!JSON.stringify(await api(path)).includes(canary), path);
   }

@@ -1,9 +1,9 @@
 /** When the server is down, installs keep working. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import type { ProcessStatus } from "../src/protocol/supervisor-folder.ts";
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { test } from "node:test";
+import type { ProcessStatus } from "../src/protocol/supervisor-folder.ts";
 import { createPlace, findProcess, killProcess, startSystem, until } from "./system.ts";
 
 test("with the server stopped the deployed app still answers, and is restarted when it crashes", async (t) => {
@@ -16,7 +16,10 @@ test("with the server stopped the deployed app still answers, and is restarted w
   await system.ready();
   // Kill everything of the tenant's side: dev takes server, vendor's registry and build agent with it.
   killProcess(system.child.pid ?? 0, "SIGKILL");
-  await until(() => findProcess(place.data, /server\.(mjs|ts) --config/) === null, "the server is gone");
+  await until(
+    () => findProcess(place.data, /server\.(mjs|ts) --config/) === null,
+    "the server is gone",
+  );
   await assert.rejects(fetch(`${system.url}/healthz`));
   const before = statusOf(place.data, "web");
   assert(before?.process);

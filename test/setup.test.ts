@@ -169,8 +169,9 @@ test("the command works through links, from any folder, and sets up a clone that
   await symlink(join(clone, "bin/landfall"), join(folder, "absolute link"));
   await symlink("absolute link", join(folder, "landfall"));
   const command = [join(folder, "landfall"), "logs", "a b"];
+  const path = [join(process.execPath, ".."), process.env.PATH].join(delimiter);
 
-  const first = await finish(start(t, clone, command, {}));
+  const first = await finish(start(t, clone, command, { path }));
   const second = await finish(start(t, clone, command, { path: "/usr/bin:/bin" }));
 
   assert.match(first.output, /^Installing dependencies/);

@@ -25,7 +25,11 @@ export interface Summary {
   readonly ok: boolean;
   readonly ready_ms: number;
   readonly reason: string | null;
-  readonly components: readonly { readonly name: string; readonly state: string; readonly reason?: string }[];
+  readonly components: readonly {
+    readonly name: string;
+    readonly state: string;
+    readonly reason?: string;
+  }[];
   readonly jobs: number;
   readonly artifacts: number;
   readonly bytes_copied: number;
@@ -55,7 +59,11 @@ export interface System {
 }
 
 /** A temporary folder and a free port; everything of it is gone when the test is over. */
-export async function createPlace(): Promise<{ data: string; port: number; remove(): Promise<void> }> {
+export async function createPlace(): Promise<{
+  data: string;
+  port: number;
+  remove(): Promise<void>;
+}> {
   const data = await mkdtemp(join(tmpdir(), "lf-"));
   return {
     data,
@@ -90,10 +98,14 @@ export function startSystem(options: SystemOptions): System {
     api,
     install: () => api(`/api/installs/${installName}`),
     async ready() {
-      await until(() => {
-        assert.equal(child.exitCode, null, `landfall dev ended early:\n${text}`);
-        return text.includes("Ctrl-C");
-      }, () => `landfall dev is ready; it said:\n${text}`, readyMs);
+      await until(
+        () => {
+          assert.equal(child.exitCode, null, `landfall dev ended early:\n${text}`);
+          return text.includes("Ctrl-C");
+        },
+        () => `landfall dev is ready; it said:\n${text}`,
+        readyMs,
+      );
     },
     async stop() {
       if (child.exitCode !== null || child.signalCode !== null) return child.exitCode;
@@ -187,7 +199,10 @@ export async function freePort(): Promise<number> {
   return address.port;
 }
 
-function spawnDev({ data, port, app, environment, uid }: SystemOptions, flags: readonly string[]): ChildProcess {
+function spawnDev(
+  { data, port, app, environment, uid }: SystemOptions,
+  flags: readonly string[],
+): ChildProcess {
   const args = [node[1], landfallProgram, "dev", ...flags, "--data", data, "--port", String(port)];
   return spawn(node[0], app ? [...args, "--app", app] : args, {
     stdio: ["ignore", "pipe", "pipe"],

@@ -159,9 +159,9 @@ export async function kill(child: ChildProcess): Promise<void> {
 }
 
 /** The exit code, once there is one; null for a killed process. */
-export function exitOf(child: ChildProcess): Promise<number | null> {
-  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve(child.exitCode);
-  return new Promise((resolve) => child.once("exit", (code) => resolve(code)));
+export async function exitOf(child: ChildProcess): Promise<number | null> {
+  await until(() => child.exitCode !== null || child.signalCode !== null, "the agent's end");
+  return child.exitCode;
 }
 
 async function bundleAgent(outfile: string): Promise<void> {

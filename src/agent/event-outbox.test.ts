@@ -91,7 +91,7 @@ test("a server that lost what it had acknowledged is sent it again", async () =>
   assert.deepEqual(sent, [1, 2, 3, 2, 3]);
 });
 
-test("no more than four batches are under way, and an acknowledgement of what was not sent is ignored", async () => {
+test("no more than four batches are under way, and an acknowledgement reaches no further than what was sent", async () => {
   const folder = await makeFolder();
   await writeFile(
     join(folder, "events.ndjson"),

@@ -63,9 +63,9 @@ export function createEventOutbox(folder: string): EventOutbox {
       inFlight = [];
       atEnd = false;
     },
-    acknowledge(upTo) {
+    acknowledge(claimed) {
       const sent = (inFlight.at(-1)?.seq ?? 1) - 1;
-      if (upTo > Math.max(sent, acknowledged)) return; // nobody can have what was not sent
+      const upTo = Math.min(claimed, Math.max(sent, acknowledged)); // nobody has what was not sent
       acknowledged = Math.max(acknowledged, upTo);
       safeMark = inFlight.findLast(({ seq }) => seq <= upTo + 1) ?? safeMark;
       inFlight = inFlight.filter(({ seq }) => seq > upTo + 1);

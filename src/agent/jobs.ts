@@ -38,6 +38,7 @@ export interface JobsOptions extends JobPorts {
 export interface Jobs {
   /** Finds again what an earlier agent launched; removes folders that were never begun. */
   restore(): Promise<void>;
+  /** What the server must know when it greets: the free slots are those besides the journal's jobs. */
   report(): Pick<Hello, "journal" | "freeSlots">;
   leases(): { jobs: JobKey[]; freeSlots: number };
   welcome(frame: z.output<typeof Welcome>): void;
@@ -160,18 +161,20 @@ export function createJobs(options: JobsOptions): Jobs {
         logger.info("found a job again", { job: nameOf(job.record.key), phase: job.phase() });
       }
     },
-    report: () => ({
-      journal: [
+    report() {
+      const journal = [
         ...[...jobs.values()].flatMap((job) => {
-          const phase = job.phase();
-          return phase === "running" || phase === "ended"
-            ? [{ ...job.record.key, state: phase }]
-            : [];
+          const state = job.phase();
+          return state === "running" || state === "ended" ? [{ ...job.record.key, state }] : [];
         }),
         ...[...starting.values()].map(({ key }) => ({ ...key, state: "running" as const })),
-      ],
-      freeSlots: freeSlots(),
-    }),
+      ];
+      // The server counts every job of the journal as one slot until it has its end.
+      return {
+        journal,
+        freeSlots: Math.min(freeSlots(), Math.max(0, options.slots - journal.length)),
+      };
+    },
     leases: () => ({
       jobs: [
         ...[...jobs.values()]

@@ -11,7 +11,7 @@ import { afterEach, beforeEach, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { jobFiles } from "../protocol/job-folder.ts";
 import type { Found, Launcher } from "./launcher.ts";
-import { findTree } from "./process-tree.ts";
+import { findTree, signal } from "./process-tree.ts";
 
 const waitMs = 10_000;
 const environment = { PATH: "/usr/local/bin:/usr/bin:/bin", COLOUR: "green" };
@@ -26,7 +26,11 @@ export function testLauncher(name: string, create: (directory: string) => Launch
     directory = await realpath(await mkdtemp(join(tmpdir(), "landfall-launcher-")));
     launcher = create(directory);
   });
-  afterEach(() => rm(directory, { recursive: true, force: true }));
+  afterEach(async () => {
+    // Also what a launcher that fails its test has left.
+    for (const left of commandLinesNaming(directory)) signal(Number.parseInt(left, 10), "SIGKILL");
+    await rm(directory, { recursive: true, force: true });
+  });
 
   /** `body` is a shell script; `$1` is the job's folder. The trap makes it hear SIGTERM as pid 1 too. */
   async function launch(body: string): Promise<string> {

@@ -27,8 +27,11 @@ export interface CliContext {
   /** What programs get of the environment: PATH, HOME, LANG, nothing else. */
   readonly environment: Readonly<Record<string, string>>;
   readonly now: () => Date;
-  /** Bundles the programs where that is needed, and says how to start them. */
-  preparePrograms(): Promise<Programs>;
+  /**
+   * Bundles the programs where that is needed, and says how to start them. `ownFolder` is where they go
+   * when the checkout belongs to somebody else.
+   */
+  preparePrograms(ownFolder?: string): Promise<Programs>;
   /** Starts a program in the foreground and gives its exit code. */
   runForeground(command: readonly string[]): Promise<number>;
   /** Hears of Ctrl-C and of the wish to end; the returned function stops hearing. */

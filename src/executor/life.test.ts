@@ -2,9 +2,10 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readdir } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { test } from "node:test";
-import { registryPassword, vendorToken, withTrial } from "./trial.fixture.ts";
+import type { JobId } from "../model/ids.ts";
+import { type JobRun, registryPassword, vendorToken, withTrial } from "./trial.fixture.ts";
 
 test("a component is built, copied, planned, applied and destroyed", () =>
   withTrial(async (trial) => {
@@ -85,15 +86,31 @@ test("a sensitive output reaches another component and nothing that leaves the i
     }
     // What holds a sensitive value is sensitive, although the component declared otherwise.
     assert.equal(used.applied.outcome.outputs?.address?.sensitive, true);
-    // The old value stays hidden in the diff that replaces it.
-    const changed = { ...web, config: { ...web.config, env_vars: { DATABASE_URL: "none" } } };
-    const replanned = await trial.run({
-      component: changed,
-      plugin: "job",
-      artifact: used.artifact,
+  }));
+
+test("a secret that is replaced stays hidden in the diff that replaces it", () =>
+  withTrial(async (trial) => {
+    const { artifact } = await trial.deploy({ name: "c", type: "noop", config: {} });
+    const config = { command: ["node"], env_vars: { KEY: "old-canary-value" } };
+    const web = { name: "web", type: "process", config };
+    const first = await trial.run({ component: web, plugin: "process", artifact });
+    assert.equal(first.outcome.status, "succeeded", first.told);
+    await trial.withStore(async (store) => {
+      const fence = { component: "web", jobId: idOf(first), epoch: { generation: 1, n: 1 } };
+      const options = { expectedVersion: "any" as const, fence };
+      const [key = ""] = await store.list(`plan/${first.outcome.plan?.planDigest}`);
+      const record = JSON.parse(Buffer.from((await store.read(key))?.value ?? []).toString());
+      const sensitiveTexts = ["old-canary-value"];
+      const intent = { config, sensitiveTexts, artifactDigest: artifact.digest };
+      await store.write("state/web", Buffer.from(JSON.stringify(record.plan)), options);
+      await store.write("intent/web", Buffer.from(JSON.stringify(intent)), options);
     });
-    assert(!replanned.told.includes(canary), replanned.told);
-    assert.equal(replanned.outcome.status, "succeeded");
+
+    const changed = { ...web, config: { ...config, env_vars: { KEY: "new" } } };
+    const { outcome, told } = await trial.run({ component: changed, plugin: "process", artifact });
+
+    assert.match(outcome.plan?.diff ?? "", /~ env KEY: \*\*\* → new/);
+    assert(!told.includes("old-canary-value"), told);
   }));
 
 test("an apply of what was not approved, or of what has changed since, touches nothing", () =>
@@ -106,11 +123,15 @@ test("an apply of what was not approved, or of what has changed since, touches n
     const planned = await trial.run({ component: other, artifact });
     const { planDigest, approvalDigest } = planned.outcome.plan ?? assert.fail();
     const mixed = await trial.run({
-      ...{ operation: "apply", component, artifact },
+      operation: "apply",
+      component,
+      artifact,
       approval: { planDigest, approvalDigest },
     });
     const forged = await trial.run({
-      ...{ operation: "apply", component: other, artifact },
+      operation: "apply",
+      component: other,
+      artifact,
       approval: { planDigest, approvalDigest: artifact.digest },
     });
 
@@ -118,7 +139,9 @@ test("an apply of what was not approved, or of what has changed since, touches n
     assert.equal(mixed.outcome.code, "stale_plan", mixed.told);
     assert.equal(forged.outcome.code, "stale_plan", forged.told);
     const fitting = await trial.run({
-      ...{ operation: "apply", component: other, artifact },
+      operation: "apply",
+      component: other,
+      artifact,
       approval: { planDigest, approvalDigest },
     });
     assert.equal(fitting.outcome.status, "succeeded", fitting.told);
@@ -154,9 +177,8 @@ test("an older try of a job is fenced off from the store", () =>
     const { artifact } = await trial.deploy(component);
     const planned = await trial.run({ component, artifact }, { n: 2 });
     assert.equal(planned.outcome.status, "succeeded");
-    const jobId = planned.folder.split("/").at(-1)?.split(".")[0] as `job_${string}`;
 
-    const late = await trial.run({ component, artifact, jobId: jobId as never }, { n: 1 });
+    const late = await trial.run({ component, artifact, jobId: idOf(planned) }, { n: 1 });
 
     assert.equal(late.outcome.code, "fenced", late.told);
   }));
@@ -187,7 +209,10 @@ test("a source whose bytes do not match its digest is not built", () =>
       source: wrong,
     });
     const cut = await trial.run({
-      ...{ operation: "build", component, plugin: "job", install: null },
+      operation: "build",
+      component,
+      plugin: "job",
+      install: null,
       source: { ...source, sizeBytes: source.sizeBytes - 1 },
     });
 
@@ -232,6 +257,10 @@ if (hasTerraform()) {
       assert.equal(destroyed.outcome.status, "succeeded", destroyed.told);
       assert.deepEqual(await trial.withStore((store) => store.list("")), []);
     }));
+}
+
+function idOf({ folder }: JobRun): JobId {
+  return basename(folder).split(".")[0] as JobId;
 }
 
 function hasTerraform(): boolean {

@@ -95,7 +95,7 @@ export async function withProgram<T>(
 
 /** Tries until it does not throw, with a deadline. */
 export async function eventually<T>(attempt: () => Promise<T>): Promise<T> {
-  const deadline = Date.now() + 10_000;
+  const deadline = Date.now() + 30_000;
   for (;;) {
     try {
       return await attempt();

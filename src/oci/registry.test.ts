@@ -127,6 +127,25 @@ test("unfinished uploads are bounded in number and in size", () =>
     { limits: { uploadsMax: 1, blobBytesMax: 1000 } },
   ));
 
+test("a refused push is read to its end, within bounds, so that the answer arrives", () =>
+  withRegistry(
+    async ({ url }) => {
+      const push = (bytes: number) => post(url, `?digest=${absent}`, "x".repeat(bytes));
+
+      const small = await push(1_000_000);
+      const large = await push(6_000_000).catch(() => null);
+
+      assert.deepEqual([small.status, small.headers.get("connection")], [401, "keep-alive"]);
+      // Beyond the bounds the connection is closed; a client may then see that instead.
+      assert.ok(large === null || large.headers.get("connection") === "close");
+      assert.equal((await fetch(`${url}/v2/`)).status, 200);
+    },
+    {
+      authorize: async ({ action }) =>
+        action === "push" ? { status: 401, message: "Expected a token." } : null,
+    },
+  ));
+
 test("an upload belongs to its repository: its id opens nothing under another name", () =>
   withRegistry(async ({ url }) => {
     const location = String((await post(url, "")).headers.get("location"));

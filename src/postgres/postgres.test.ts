@@ -95,13 +95,15 @@ test("the orphan of a supervisor that was killed is ended, not believed", async 
 test("a lock file that names a zombie or a stranger does not block the start", async (t) => {
   const dataDirectory = join(folder, "plain");
   // The shell starts a child and becomes `sleep`, which never reaps it.
-  const stranger = spawn("sh", ["-c", "true & echo $!; exec sleep 600"], {
+  const stranger = spawn("sh", ["-c", "sleep 600 & echo $!; exec sleep 600"], {
     stdio: ["ignore", "pipe", "ignore"],
   });
   t.after(() => stranger.kill("SIGKILL"));
-  const [zombie] = await once(stranger.stdout, "data");
+  const zombie = Number(String((await once(stranger.stdout, "data"))[0]));
+  while (!(await readFile(`/proc/${stranger.pid}/comm`, "utf8")).startsWith("sleep"));
+  process.kill(zombie, "SIGKILL");
 
-  for (const pid of [Number(String(zombie)), pidOf(stranger)]) {
+  for (const pid of [zombie, pidOf(stranger)]) {
     await writeFile(
       join(dataDirectory, "cluster", "postmaster.pid"),
       `${pid}\n${dataDirectory}/cluster\n1700000000\n5432\n/tmp\n\n  1 1\nready   \n`,

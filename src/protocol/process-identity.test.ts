@@ -32,15 +32,15 @@ test("a process that was killed is not alive", async () => {
 
 test("a zombie is not alive", async () => {
   // The shell starts a child and becomes `sleep`, which never reaps it.
-  const parent = spawn("sh", ["-c", "true & echo $!; exec sleep 60"], {
+  const parent = spawn("sh", ["-c", "sleep 60 & echo $!; exec sleep 60"], {
     stdio: ["ignore", "pipe", "ignore"],
   });
   const [line] = await once(parent.stdout, "data");
   const pid = Number(String(line).trim());
+  await waitFor(() => field(pidOf(parent), "comm").endsWith("sleep"));
+  process.kill(pid, "SIGKILL");
+  await waitFor(() => field(pid, "stat").startsWith("Z"));
 
-  const deadline = Date.now() + 5000;
-  while (!isZombie(pid) && Date.now() < deadline) await new Promise(setImmediate);
-  assert.equal(isZombie(pid), true);
   assert.equal(readProcess(pid), null);
 
   parent.kill("SIGKILL");
@@ -75,12 +75,21 @@ test("what is no pid names no process", () => {
 });
 
 /** Asked of /proc where there is one, since `ps` is not on every machine. */
-function isZombie(pid: number): boolean {
-  if (process.platform === "linux") {
-    return / Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+function field(pid: number, name: "comm" | "stat"): string {
+  if (process.platform !== "linux") {
+    return execFileSync("ps", ["-o", `${name}=`, "-p", String(pid)], { encoding: "utf8" }).trim();
   }
-  const state = execFileSync("ps", ["-o", "stat=", "-p", String(pid)], { encoding: "utf8" });
-  return state.startsWith("Z");
+  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+  const [, comm = "", state = ""] = stat.match(/\((.*)\) (\S)/) ?? [];
+  return name === "comm" ? comm : state;
+}
+
+async function waitFor(condition: () => boolean): Promise<void> {
+  const deadline = Date.now() + 5000;
+  while (!condition()) {
+    assert(Date.now() < deadline, "the condition did not come true in time");
+    await new Promise(setImmediate);
+  }
 }
 
 function pidOf(child: ChildProcess): number {

@@ -107,9 +107,8 @@ function desiredComponents({
   return config.components.flatMap((component) => {
     const artifact = release_components[component.name]?.artifact;
     if (!artifact || disabled.has(component.name)) return [];
-    const { name, type, dependencies, outputs } = component;
-    // A plugin is told which of its outputs are declared as sensitive.
-    return [{ name, type, dependencies, artifact, config: { ...component.config, outputs } }];
+    const { name, type, dependencies, config: own } = component;
+    return [{ name, type, dependencies, artifact, config: own }];
   });
 }
 

@@ -2,6 +2,7 @@
 import { join, relative } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
 import { isFault } from "../../model/fault.ts";
+import { explainFileError } from "../../model/file-fault.ts";
 import { withExamples } from "../command-options.ts";
 import type { CliContext } from "../context.ts";
 import { findAddresses } from "../dev/app-address.ts";
@@ -65,8 +66,9 @@ async function runDev(context: CliContext, options: CommandOptions): Promise<Exi
       ask: once,
     });
     code = once ? sayOnce(context, ready) : await stay(context, options, ready, control);
-  } catch (error) {
+  } catch (thrown) {
     display.finish();
+    const error = explainFileError(thrown, `to write \`${pathOf(thrown) ?? options.data}\``);
     code = sayFailure(context, error, { once, stopped: control.signal.aborted });
   }
   const left = await takeDown(parts, control.waitingFor).catch((error: unknown) => {
@@ -74,6 +76,7 @@ async function runDev(context: CliContext, options: CommandOptions): Promise<Exi
     return ["something"];
   });
   control.end();
+  if (control.signal.aborted && left.length === 0) terminal.note("Everything is stopped.\n");
   if (left.length > 0) terminal.note(`Still running, and not ended by us: ${left.join(", ")}.\n`);
   return left.length > 0 && code === exitCodes.done ? exitCodes.failed : code;
 }
@@ -121,6 +124,11 @@ async function stay(
     tell: (line) => terminal.write(`${line}\n`),
   });
   return exitCodes.done;
+}
+
+/** The file that an error of the file system speaks of. */
+function pathOf(error: unknown): string | null {
+  return error instanceof Error && "path" in error ? String(error.path) : null;
 }
 
 /** The path as one would type it here. */

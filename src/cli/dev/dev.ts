@@ -16,7 +16,6 @@ import { type ApiClient, createApiClient } from "../api-client.ts";
 import type { Profile } from "../api-request.ts";
 import type { CliContext } from "../context.ts";
 import { openDataFolder } from "../data-folder.ts";
-import { formatDuration } from "../duration.ts";
 import { judgeInstall } from "../install-judgement.ts";
 import { reportFailure } from "../install-wait.ts";
 import { reportJob } from "../job-report.ts";
@@ -74,10 +73,8 @@ export async function bringUp(
 ): Promise<DevReady> {
   const { parts, display, signal } = control;
   const startedAt = context.now();
-  const stopwatch = createStopwatch(
-    () => performance.now(),
-    (phase, ms) => display.say(`${phase.padEnd(10)} ${formatDuration(ms)}`),
-  );
+  const rows = context.terminal.interactive;
+  const stopwatch = createStopwatch(() => performance.now(), display, { rows });
   const packed = await readInput(context, options);
   const data = resolve(context.cwd, options.data);
   const port = await requireFreePort(options.port ?? (await portOfLastTime(layoutOf(data))));
@@ -86,7 +83,7 @@ export async function bringUp(
   parts.closeFolder = () => folder.close();
   const layout = layoutOf(folder.path);
   await makeFolders(layout);
-  const programs = await stopwatch.time("programs", () => context.preparePrograms());
+  const programs = await stopwatch.time("programs", () => context.preparePrograms(layout.programs));
   await moveInstalls(layout.installs, `http://127.0.0.1:${port}`);
   const { environment } = context;
   parts.supervisors = keepSupervisors({

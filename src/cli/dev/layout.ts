@@ -23,6 +23,8 @@ export interface Layout {
   /** One folder per install, each with its own registry, store, agent and supervisor. */
   readonly installs: string;
   readonly logs: string;
+  /** Bundles, where those of the checkout cannot be written. */
+  readonly programs: string;
 }
 
 /** The paths below one data folder. */
@@ -54,6 +56,7 @@ export function layoutOf(data: string): Layout {
     },
     installs: join(data, "installs"),
     logs: join(data, "logs"),
+    programs: join(data, "run", "programs"),
   };
 }
 

@@ -1,4 +1,6 @@
-/** How long the phases of a start take. */
+/** How long the phases of a start take, and what is shown of them meanwhile. */
+import { formatDuration } from "../duration.ts";
+import type { ProgressDisplay } from "../progress-display.ts";
 import type { Phases } from "./summary.ts";
 
 export interface Stopwatch {
@@ -7,21 +9,40 @@ export interface Stopwatch {
   phases(): Phases;
 }
 
-/** A stopwatch over a clock in milliseconds. `onEnd` hears of each phase. */
+/** Phases before there is an install whose components could be shown. */
+const earlyPhases = ["programs", "postgres", "registry", "server", "sync"];
+
+/** A stopwatch over a clock in milliseconds; each phase that ended is one line above the display's rows. */
 export function createStopwatch(
   now: () => number,
-  onEnd: (phase: string, ms: number) => void = () => {},
+  display: ProgressDisplay,
+  options: { rows: boolean },
 ): Stopwatch {
   const phases: Record<string, number> = {};
+  const busy = new Set<string>();
+  const showBusy = () => {
+    if (!options.rows) return;
+    const row = { state: "starting", mood: "busy", detail: null, fraction: null } as const;
+    display.show([...busy].map((name) => ({ name, ...row })));
+  };
   return {
     async time(phase, work) {
       const began = now();
+      const early = earlyPhases.includes(phase);
       phases[phase] = 0;
-      const value = await work().finally(() => {
+      if (early) {
+        busy.add(phase);
+        showBusy();
+      }
+      try {
+        const value = await work();
+        display.say(`${phase.padEnd(10)} ${formatDuration(now() - began)}`);
+        return value;
+      } finally {
         phases[phase] = now() - began;
-      });
-      onEnd(phase, now() - began);
-      return value;
+        busy.delete(phase);
+        if (early) showBusy();
+      }
     },
     phases: () => ({ ...phases }),
   };

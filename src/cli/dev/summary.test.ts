@@ -95,7 +95,14 @@ test("the token is shown where it was asked for, and otherwise only its file", (
   const shown = welcomeLines(facts).join("\n");
   const hidden = welcomeLines({ ...facts, token: null }).join("\n");
 
-  for (const part of ["http://127.0.0.1:4000", "/docs", "lft_x", "admin-token", "Ctrl-C", "demo --data ../"]) {
+  for (const part of [
+    "http://127.0.0.1:4000",
+    "/docs",
+    "lft_x",
+    "admin-token",
+    "Ctrl-C",
+    "demo --data ../",
+  ]) {
     assert(shown.includes(part), part);
   }
   assert(!hidden.includes("lft_x") && hidden.includes("admin-token"));

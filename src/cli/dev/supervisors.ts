@@ -64,14 +64,24 @@ const healthyMs = 30_000;
 export function keepSupervisors(options: SupervisorOptions): Supervisors {
   const stopping = new AbortController();
   const started = new Map<string, StartedSupervisor>();
+  /** Installs whose supervisor was seen alive, by whomever it was started. */
+  const seen = new Set<string>();
   const looking = (async () => {
     while (!stopping.signal.aborted) {
       try {
         const folders = await lookAtInstalls(options.installs);
         if (stopping.signal.aborted) return;
+        for (const { id, supervisor } of folders) if (supervisor) seen.add(id);
         for (const step of planSupervisors(folders, started, performance.now())) {
-          if (step.step === "start") await startSupervisor(options, started, step.id);
-          else end(step.pid);
+          if (step.step === "stop") {
+            seen.delete(step.id);
+            end(step.pid);
+            continue;
+          }
+          if (seen.has(step.id)) {
+            options.tell(`The supervisor of ${step.id} ended; it is started again.`);
+          }
+          await startSupervisor(options, started, step.id);
         }
       } catch (error) {
         options.tell(`A supervisor could not be started: ${describeError(error)}`);
@@ -114,7 +124,6 @@ async function startSupervisor(
   const now = performance.now();
   const quick = before !== undefined && now - before.startedMs < healthyMs;
   const deaths = quick ? before.deaths + 1 : 1;
-  if (before) options.tell(`The supervisor of ${id} ended; it is started again.`);
   started.set(id, { startedMs: now, running: false, deaths });
   const directory = supervisorDirectory(options.installs, id);
   await mkdir(directory, { recursive: true, mode: 0o700 });

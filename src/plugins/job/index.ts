@@ -12,6 +12,7 @@ import { runCommand } from "../../plugin/command.ts";
 import { CommandLine, DurationMs, EnvVars } from "../../plugin/config-schema.ts";
 import { OperationFailure, type Plugin, type PluginContext } from "../../plugin/plugin.ts";
 import { parseConfig, requireGiven } from "../../plugin/serve.ts";
+import { createHeldLines, type HeldLines } from "./held-lines.ts";
 import { outputsBytesMax, parseOutputs } from "./outputs-file.ts";
 
 const defaultTimeoutMs = 15 * 60_000;
@@ -23,6 +24,9 @@ const Config = z.object({
   /** What it declares to give; an output that is not declared is sensitive until somebody says otherwise. */
   outputs: z.record(z.string(), z.object({ sensitive: z.boolean().default(false) })).default({}),
 });
+
+type Config = z.output<typeof Config>;
+type Outputs = ReturnType<typeof parseOutputs>;
 
 export const plugin: Plugin = {
   sheet: { name: "job", needs: ["process"], operations: ["build", "plan", "apply", "destroy"] },
@@ -56,27 +60,24 @@ async function apply(context: PluginContext): Promise<void> {
   const config = parseConfig(Config, request);
   const outputsFile = join(request.workDirectory, "outputs");
   await writeFile(outputsFile, "", { mode: 0o600 });
-  const exitCode = await runCommand(config.command, {
-    job: request.job,
-    directory: await copyArtifact(context),
-    environment: {
-      PATH: `${dirname(process.execPath)}:${context.searchPath}`,
-      HOME: request.workDirectory,
-      LANG: "C.UTF-8",
-      LANDFALL_COMPONENT: request.component.name,
-      LANDFALL_INSTALL_ID: request.install?.id ?? "",
-      LANDFALL_INSTALL_NAME: request.install?.name ?? "",
-      LANDFALL_OUTPUTS: outputsFile,
-      LANDFALL_STATE_DIR: await makeStateDirectory(context),
-      ...config.env_vars,
-    },
-    timeoutMs: config.timeout,
-    onLine: (line) => context.log(line),
-  });
-  // Also of a run that failed: what it gave may be sensitive, and the executor must know before it speaks.
-  const outputs = await readOutputs(outputsFile);
-  for (const [name, value] of Object.entries(outputs)) {
-    context.giveOutput(name, value, { sensitive: config.outputs[name]?.sensitive ?? true });
+  const held = holdLines(context, config);
+  let outputs: Outputs = {};
+  let exitCode: number;
+  try {
+    exitCode = await runCommand(config.command, {
+      job: request.job,
+      directory: await copyArtifact(context),
+      environment: await environmentOf(context, config, outputsFile),
+      timeoutMs: config.timeout,
+      onLine: held.add,
+    });
+  } finally {
+    // Also of a run that failed: what it gave may be sensitive, and the executor must know before it speaks.
+    outputs = await readOutputs(outputsFile);
+    for (const [name, value] of Object.entries(outputs)) {
+      context.giveOutput(name, value, { sensitive: config.outputs[name]?.sensitive ?? true });
+    }
+    held.release((line) => context.log(line));
   }
   if (exitCode !== 0) {
     throw new OperationFailure(
@@ -90,6 +91,34 @@ async function apply(context: PluginContext): Promise<void> {
     );
   }
   context.saveState(digestOfJson({ config, artifact: request.artifactDigest }));
+}
+
+/** Lines go out at once, unless the program declares sensitive outputs. */
+function holdLines(context: PluginContext, { outputs }: Config): HeldLines {
+  if (Object.values(outputs).some(({ sensitive }) => sensitive)) {
+    context.log("It declares sensitive outputs: its lines follow once these are known.");
+    return createHeldLines();
+  }
+  return { add: (line) => context.log(line), release: () => {} };
+}
+
+async function environmentOf(
+  context: PluginContext,
+  config: Config,
+  outputsFile: string,
+): Promise<Record<string, string>> {
+  const { request } = context;
+  return {
+    PATH: `${dirname(process.execPath)}:${context.searchPath}`,
+    HOME: request.workDirectory,
+    LANG: "C.UTF-8",
+    LANDFALL_COMPONENT: request.component.name,
+    LANDFALL_INSTALL_ID: request.install?.id ?? "",
+    LANDFALL_INSTALL_NAME: request.install?.name ?? "",
+    LANDFALL_OUTPUTS: outputsFile,
+    LANDFALL_STATE_DIR: await makeStateDirectory(context),
+    ...config.env_vars,
+  };
 }
 
 /** What ran has ended; what it kept in its folder goes. */
