@@ -42,6 +42,7 @@ const testTools = [
   { program: "bwrap", package: "bubblewrap" },
   { program: "unshare", package: "util-linux" },
   { program: "mount", package: "mount" },
+  { program: "chromium", package: "chromium" },
 ];
 
 class SetupError extends Error {}

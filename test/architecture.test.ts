@@ -14,7 +14,8 @@ import { projectRoot } from "./promises.ts";
 await init;
 const units = readUnits(readFileSync(join(projectRoot, "ARCHITECTURE.md"), "utf8"));
 const sources = globSync("src/**/*.ts", { cwd: projectRoot });
-const isTest = (file: string) => /\.(test|fixture)\.ts$|-(suite|conformance|double|bench)\.ts$/.test(file);
+const isTest = (file: string) =>
+  /\.(test|fixture)\.ts$|-(suite|conformance|double|bench)\.ts$/.test(file);
 
 test("the table names the folders of src/, and is not empty", () => {
   const folders = globSync("src/*", { cwd: projectRoot }).map((path) => path.slice(4));

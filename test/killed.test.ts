@@ -17,7 +17,7 @@ import {
 } from "./system.ts";
 
 const programs = [
-  ["PostgreSQL", /postgres.* -D /],
+  ["PostgreSQL", /postgres.*cluster_name=/],
   ["the server", /server\.(mjs|ts) --config/],
   ["the vendor's registry", /registry\.(mjs|ts) --config \S+\/registry\/config\.json/],
   ["the build agent", /agent\.(mjs|ts) --config \S+build-agent/],

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { globSync, readFileSync } from "node:fs";
+import { globSync, readFileSync, readlinkSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -151,13 +151,15 @@ export async function runCommand(
   return { exitCode: child.exitCode, output };
 }
 
-/** Every live process that belongs to a data folder: its path is in the arguments or the environment. */
+/** Every live process of a data folder: its path is in the arguments, the environment or the working folder. */
 export function processesOf(data: string): { pid: number; command: string }[] {
   return globSync("/proc/[0-9]*").flatMap((folder) => {
     const pid = Number(folder.slice(6));
     if (pid === process.pid) return [];
     const command = readProc(`${folder}/cmdline`).replaceAll("\0", " ").trim();
-    const belongs = command.includes(data) || readProc(`${folder}/environ`).includes(data);
+    const belongs = [command, readProc(`${folder}/environ`), readLink(`${folder}/cwd`)].some(
+      (text) => text.includes(data),
+    );
     return belongs && readProcess(pid) ? [{ pid, command }] : [];
   });
 }
@@ -210,6 +212,14 @@ function spawnDev(
     cwd: tmpdir(),
     ...(uid === undefined ? {} : { uid, gid: uid }),
   });
+}
+
+function readLink(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return "";
+  }
 }
 
 function readProc(path: string): string {

@@ -21,7 +21,7 @@ export const AgentConfiguration = z.object({
   /** How many jobs run at once. */
   slots: z.int().min(1).max(1000).default(8),
   sandbox: z.enum(["auto", "bubblewrap", "none"]).default("auto"),
-  /** What a job sees besides the system, where bubblewrap is used. */
+  /** What every job sees besides the system and its part of the place, where bubblewrap is used. */
   readOnlyPaths: z.array(z.string()).default([]),
   writablePaths: z.array(z.string()).default([]),
   /** The executor's whole environment besides PATH, HOME and LANG. */

@@ -22,6 +22,7 @@ import type { JobKey } from "../protocol/job-key.ts";
 import { timeoutGraceMs } from "./ending.ts";
 import { makeJobFolder, removeJobFolder, replaceCredentials } from "./job-files.ts";
 import type { JournalJob, Refusal } from "./journal.ts";
+import { narrowPlace, writableFolders } from "./narrow-place.ts";
 import { decideOffer, type OfferDecision, type VerifiedOffer, verifyOffer } from "./offer.ts";
 import { createRunningJob, type JobPorts, type RunningJob } from "./running-job.ts";
 import type { Session } from "./session.ts";
@@ -117,19 +118,18 @@ export function createJobs(options: JobsOptions): Jobs {
   async function launch(
     frame: z.output<typeof Offer>,
     session: Session,
-    record: JournalJob,
-    clear: readonly JobKey[],
+    { record, clear, place }: { record: JournalJob; clear: readonly JobKey[]; place: Place },
   ): Promise<void> {
     const folder = join(jobsDirectory, nameOf(record.key));
     await Promise.all(clear.map((key) => jobs.get(nameOf(key))?.clear()));
     const { manifest, grant, credentials } = frame;
     const { keys } = session.keyset;
     await removeJobFolder(folder);
-    await makeJobFolder(folder, { manifest, grant, keys, place: options.place, credentials });
+    await makeJobFolder(folder, { manifest, grant, keys, place, credentials });
     journal.add(record);
     try {
       const environment = { ...options.environment, HOME: join(folder, "work") };
-      await launcher.launch(folder, options.executor, environment);
+      await launcher.launch(folder, options.executor, environment, writableFolders(place));
     } catch (error) {
       await launcher.end(folder);
       journal.remove(record.key);
@@ -211,7 +211,8 @@ export function createJobs(options: JobsOptions): Jobs {
       const record = recordOf(verified, clock());
       starting.set(nameOf(key), record);
       logger.info("launching", { job: nameOf(key), operation: verified.manifest.operation });
-      const launched = launch(frame, session, record, decision.clear)
+      const place = narrowPlace(options.place, verified.manifest);
+      const launched = launch(frame, session, { record, clear: decision.clear, place })
         .catch((error) => refuse({ code: "invalid", reason: describeError(error), job: key }))
         .finally(() => {
           starting.delete(nameOf(key));

@@ -36,7 +36,7 @@ export function testLauncher(name: string, create: (directory: string) => Launch
   async function launch(body: string): Promise<string> {
     const folder = join(directory, `job_${process.pid}${Date.now()}${count++}.1.1`);
     await mkdir(folder, { mode: 0o700 });
-    await launcher.launch(folder, ["/bin/sh", "-c", body, "executor"], environment);
+    await launcher.launch(folder, ["/bin/sh", "-c", body, "executor"], environment, []);
     return folder;
   }
 
@@ -80,7 +80,7 @@ export function testLauncher(name: string, create: (directory: string) => Launch
     const folder = join(directory, `job_${process.pid}${Date.now()}none.1.1`);
     await mkdir(folder);
 
-    await launcher.launch(folder, ["/nonexistent/executor"], environment);
+    await launcher.launch(folder, ["/nonexistent/executor"], environment, []);
 
     const found = await settled(launcher, folder);
     assert(typeof found === "object" && found.exitCode !== 0, JSON.stringify(found));

@@ -10,11 +10,15 @@
 export type Found = "running" | "gone" | { readonly exitCode: number };
 
 export interface Launcher {
-  /** Starts the executor detached, with this environment and no other; returns once it is recorded. */
+  /**
+   * Starts the executor detached, with this environment and no other; returns once it is recorded.
+   * Besides its own folder it may write to `writableFolders`, where the launcher can keep it from others.
+   */
   launch(
     folder: string,
     command: readonly string[],
     environment: { readonly [name: string]: string },
+    writableFolders: readonly string[],
   ): Promise<void>;
   find(folder: string): Promise<Found>;
   /** Asks the executor itself (SIGTERM), and nothing else of its tree; nothing happens when it is gone. */

@@ -63,8 +63,10 @@ export interface ProcessLauncherOptions {
 /** A launcher for this machine. */
 export function createProcessLauncher(options: ProcessLauncherOptions): Launcher {
   return {
-    async launch(folder, command, environment) {
-      startShim(options, folder, command, environment);
+    async launch(folder, command, environment, writableFolders) {
+      const writablePaths = [...options.visible.writablePaths, ...writableFolders];
+      const visible = { ...options.visible, writablePaths };
+      startShim({ ...options, visible }, folder, command, environment);
       await until(recordWaitMs, async () => (await readRecord(folder)) || (await readExit(folder)));
       if ((await readRecord(folder)) || (await readExit(folder))) return;
       throw new Fault(

@@ -126,6 +126,7 @@ test("bad usage ends with 2, says what was wrong, and shows no stack", async () 
     ],
     ["sync", "no-such-folder"],
     ["server"],
+    ["server", "--config", "no-such-file"],
   ];
   for (const line of lines) {
     const { err, code } = await run(...line);

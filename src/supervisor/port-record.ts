@@ -15,7 +15,7 @@ const portMin = 20_000;
 const portMax = 31_999;
 const attemptsMax = 200;
 /** A kept port is worth some patience: others were told of it. */
-const keepAttemptsMax = 10;
+const keepAttemptsMax = 60;
 const keepPauseMs = 50;
 const loopback = "127.0.0.1";
 

@@ -22,6 +22,7 @@ export interface Sighting {
   readonly pid: number;
   readonly group: number;
   readonly session: number;
+  readonly startTime: string;
   /** The name in its mark, or null when it bears none of this folder. */
   readonly name: string | null;
 }
@@ -47,7 +48,7 @@ export function membersOf(
   seen: ProcessRecord | null,
 ): number[] {
   // A session keeps its number from reuse only while somebody is in it.
-  const reused = seen !== null && sightings.some((one) => one.pid === seen.pid) && !isAlive(seen);
+  const reused = sightings.some((one) => one.pid === seen?.pid && one.startTime !== seen.startTime);
   const session = reused ? null : seen?.pid;
   return sightings
     .filter((one) => one.name === name || one.group === session || one.session === session)
@@ -73,25 +74,32 @@ function sight(pid: number, prefix: string): Sighting | null {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
     // The second field is the name in parentheses, and may hold spaces and parentheses itself.
-    const [state, , group, session] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    if (state === "Z" || state === "X") return null;
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    const [state, , group, session] = fields;
+    // A dead first thread is shown while others still hold files and ports: that is not gone yet.
+    const threads = Number(fields[17]);
+    if (state === "X" || (state === "Z" && threads <= 1)) return null;
     const name = readMark(pid, prefix);
-    return { pid, group: Number(group), session: Number(session), name };
+    const startTime = fields[19] ?? "";
+    return { pid, group: Number(group), session: Number(session), startTime, name };
   } catch {
     return null;
   }
 }
 
 function sightByPs(): Sighting[] {
-  const lines = execFileSync("ps", ["-axo", "pid=,pgid=,stat="], {
+  const lines = execFileSync("ps", ["-axo", "pid=,pgid=,stat=,lstart="], {
     encoding: "utf8",
     timeout: psTimeoutMs,
     maxBuffer: psOutputBytesMax,
+    env: { PATH: "/bin:/usr/bin", LC_ALL: "C", TZ: "UTC" },
   });
   return lines.split("\n").flatMap((line) => {
-    const [, pid, group, state = "Z"] = line.match(/^\s*(\d+)\s+(\d+)\s+(\S+)/) ?? [];
+    const [, pid, group, state = "Z", startTime = ""] =
+      line.match(/^\s*(\d+)\s+(\d+)\s+(\S+)\s+(.*?)\s*$/) ?? [];
     if (state.startsWith("Z")) return [];
-    return [{ pid: Number(pid), group: Number(group), session: Number(group), name: null }];
+    const session = Number(group);
+    return [{ pid: Number(pid), group: session, session, startTime, name: null }];
   });
 }
 

@@ -164,6 +164,7 @@ export function startSupervisor(options: SupervisorOptions): Supervisor {
 
   /** Nothing of the name is left, its status neither: the next process of this name begins from nothing. */
   function forget(name: string): void {
+    processes.get(name)?.retire();
     processes.delete(name);
     ports.forget(name);
     statuses.remove(name);

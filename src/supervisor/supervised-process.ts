@@ -51,6 +51,8 @@ export interface SupervisedProcess {
   /** When to look and drive again though nothing happened. */
   wakeAt(): number;
   machine(): Machine;
+  /** From now on nothing that is still under way, such as a late exit, is taken in or written. */
+  retire(): void;
 }
 
 /** The shell around this machine. */
@@ -64,11 +66,13 @@ export function createSupervisedProcess(
   /** The process whose exit this supervisor is told of; one that it adopted is not among them. */
   let waitedFor: ProcessRecord | null = null;
   let leftoversAsked = false;
+  let retired = false;
 
   const moment = (): Moment => ({ now: around.now(), jitter: around.random() });
   const mark = `${around.markPrefix}${name}`;
 
   function report(observation: Observation): void {
+    if (retired) return;
     machine = observe(machine, observation, moment());
     publish();
     around.poke();
@@ -168,7 +172,11 @@ export function createSupervisedProcess(
     return adopted ? Math.min(due, around.now() + adoptedLookMs) : due;
   }
 
-  return { look, drive, wakeAt: nextWake, machine: () => machine };
+  function retire(): void {
+    retired = true;
+  }
+
+  return { look, drive, wakeAt: nextWake, machine: () => machine, retire };
 }
 
 function processOf({ phase }: Machine): ProcessRecord | null {

@@ -11,28 +11,22 @@
 import { mkdir } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Fault } from "../../model/fault.ts";
-import type { InstallView, JobView } from "../../protocol/api.ts";
 import { type ApiClient, createApiClient } from "../api-client.ts";
 import type { Profile } from "../api-request.ts";
 import type { CliContext } from "../context.ts";
 import { openDataFolder } from "../data-folder.ts";
-import { judgeInstall } from "../install-judgement.ts";
-import { reportFailure } from "../install-wait.ts";
-import { reportJob } from "../job-report.ts";
 import { readProfile } from "../profile.ts";
 import type { ProgressDisplay } from "../progress-display.ts";
-import { findAppDirectory, type PackedApp, packApp, syncApp } from "../sync-app.ts";
-import { type AppAnswer, askApp, findAddresses } from "./app-address.ts";
+import { findAppDirectory, type PackedApp, packApp } from "../sync-app.ts";
 import { requireFreePort } from "./free-port.ts";
-import { findUnready } from "./install-folders.ts";
 import { type Layout, layoutOf, logPath } from "./layout.ts";
 import { moveInstalls } from "./move-installs.ts";
 import { createPlatform, type Platform } from "./platform.ts";
-import { ensureInstall, type Settled, settleInstall } from "./settle-install.ts";
-import { createStopwatch, type Stopwatch } from "./stopwatch.ts";
+import { settleApp } from "./settle-app.ts";
+import { createStopwatch } from "./stopwatch.ts";
 import type { Run } from "./summary.ts";
 import { keepSupervisors, type Supervisors } from "./supervisors.ts";
-import { waitFor } from "./wait-for.ts";
+import { jobsSince, judgeRun } from "./verdict.ts";
 
 export interface DevOptions {
   readonly data: string;
@@ -60,10 +54,7 @@ export interface DevReady {
 }
 
 export const usualPort = 7070;
-const processesTimeoutMs = 60_000;
 const supervisorsTimeoutMs = 25_000;
-const jobPageLimit = 200;
-const jobPagesMax = 50;
 
 /** Brings everything up; what was started is in `parts` even when this throws. */
 export async function bringUp(
@@ -75,6 +66,11 @@ export async function bringUp(
   const startedAt = context.now();
   const rows = context.terminal.interactive;
   const stopwatch = createStopwatch(() => performance.now(), display, { rows });
+  let deaths = 0;
+  const tell = (message: string) => {
+    deaths++;
+    display.say(message);
+  };
   const packed = await readInput(context, options);
   const data = resolve(context.cwd, options.data);
   const port = await requireFreePort(options.port ?? (await portOfLastTime(layoutOf(data))));
@@ -91,7 +87,7 @@ export async function bringUp(
     command: programs.supervisor,
     environment,
     logOf: (id) => logPath(layout, `supervisor-${id}`),
-    tell: display.say,
+    tell,
   });
   parts.platform = createPlatform({
     layout,
@@ -101,12 +97,18 @@ export async function bringUp(
     stopwatch,
     signal,
     databaseUrl: context.databaseUrl,
-    tell: display.say,
+    tell,
   });
   const profile = await parts.platform.start();
   const client = createApiClient(profile);
-  const settled = await settle(client, packed, options.install, { stopwatch, display, signal });
-  const judged = await judge(client, layout, settled, { stopwatch, signal, ask: control.ask });
+  const settled = await settleApp(client, packed, options.install, {
+    stopwatch,
+    display,
+    signal,
+    since: startedAt,
+    deaths: () => deaths,
+  });
+  const judged = await judgeRun(client, layout, settled, { stopwatch, signal, ask: control.ask });
   display.finish();
   const jobs = await jobsSince(client, startedAt);
   const readyMs = performance.now();
@@ -157,90 +159,4 @@ async function makeFolders(layout: Layout): Promise<void> {
     layout.logs,
   ];
   for (const folder of folders) await mkdir(folder, { recursive: true, mode: 0o700 });
-}
-
-async function settle(
-  client: ApiClient,
-  packed: PackedApp,
-  name: string,
-  around: { stopwatch: Stopwatch; display: ProgressDisplay; signal: AbortSignal },
-): Promise<Settled> {
-  const { stopwatch } = around;
-  const { answer } = await stopwatch.time("sync", () => syncApp(client, packed));
-  // Before the builds are there: the sandbox is made meanwhile.
-  const install = await ensureInstall(client, answer.app, name, around);
-  return stopwatch.time("deploy", () => settleInstall(client, answer, install, around));
-}
-
-interface Judged {
-  readonly verdict: { ok: boolean; reason: string | null; answers: readonly AppAnswer[] };
-  readonly failure: readonly string[];
-}
-
-/** Whether it really runs: no failed job, every process healthy, and, where asked, an answer over HTTP. */
-async function judge(
-  client: ApiClient,
-  layout: Layout,
-  { install, failedBuilds }: Settled,
-  around: { stopwatch: Stopwatch; signal: AbortSignal; ask: boolean },
-): Promise<Judged> {
-  const { stopwatch, signal } = around;
-  const bad = (reason: string, failure: readonly string[], answers: readonly AppAnswer[] = []) => ({
-    verdict: { ok: false, reason, answers },
-    failure,
-  });
-  if (failedBuilds.length > 0) {
-    const reports = await Promise.all(failedBuilds.map(({ jobId }) => reportJob(client, jobId)));
-    return bad(
-      `the build of ${failedBuilds.map(({ component }) => component).join(", ")} failed`,
-      reports.flat(),
-    );
-  }
-  if (judgeInstall(install) === "failed") {
-    const failure = await reportFailure(client, install);
-    return bad(failure[0] ?? `${install.name} failed`, failure);
-  }
-  const unready = await stopwatch.time("processes", () => awaitProcesses(layout, install, signal));
-  if (unready.size > 0) {
-    const lines = [...unready].map(([name, why]) => `${name}: ${why}`);
-    return bad(`not every process is healthy: ${lines.join("; ")}`, lines);
-  }
-  if (!around.ask) return { verdict: { ok: true, reason: null, answers: [] }, failure: [] };
-  const answers = await stopwatch.time("answer", () =>
-    Promise.all(findAddresses(install).map((address) => askApp(address, signal))),
-  );
-  const silent = answers.filter(({ ok }) => !ok);
-  const lines = silent.map(
-    ({ component, url, path, said }) => `${component} at ${url}${path}: ${said}`,
-  );
-  if (silent.length > 0) return bad(`the app does not answer: ${lines.join("; ")}`, lines, answers);
-  return { verdict: { ok: true, reason: null, answers }, failure: [] };
-}
-
-/** Empty when every process is healthy; otherwise what is not, once time is up. */
-async function awaitProcesses(
-  layout: Layout,
-  install: InstallView,
-  signal: AbortSignal,
-): Promise<Map<string, string>> {
-  const look = () => findUnready(layout.installs, install.id);
-  const healthy = await waitFor(async () => ((await look()).size === 0 ? true : null), {
-    timeoutMs: processesTimeoutMs,
-    signal,
-  });
-  return healthy ? new Map() : look();
-}
-
-/** Jobs made since a time, newest first in the server's answer. */
-async function jobsSince(client: ApiClient, since: Date): Promise<JobView[]> {
-  const made: JobView[] = [];
-  let after: string | undefined;
-  for (let page = 0; page < jobPagesMax; page++) {
-    const { jobs, next } = await client.jobs({ limit: jobPageLimit, after });
-    const recent = jobs.filter((job) => Date.parse(job.createdAt) >= since.getTime());
-    made.push(...recent);
-    if (next === null || recent.length < jobs.length) break;
-    after = next;
-  }
-  return made;
 }

@@ -97,7 +97,7 @@ export async function keepProgram(options: ProgramOptions): Promise<KeptProgram>
     async stop(graceMs) {
       stopping.abort();
       child?.kill(options.stopSignal ?? "SIGTERM");
-      const timer = setTimeout(() => child?.kill("SIGKILL"), graceMs);
+      const timer = setTimeout(() => null, graceMs);
       await kept;
       clearTimeout(timer);
     },

@@ -2,8 +2,8 @@
  * The vendor's side on one machine: PostgreSQL, the vendor's registry, the server and the build agent,
  * each its own process, started as parallel as they allow and stopped in the reverse order.
  *
- *   PostgreSQL ──┐
- *   registry  ───┴─> server ──> build agent (at once, when it has its identity already)
+ *   PostgreSQL ──> server ──┬──> build agent
+ *   registry ───────────────┘
  */
 import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import { z } from "zod";
@@ -90,20 +90,13 @@ export function createPlatform(options: PlatformOptions): Platform {
 
   return {
     async start() {
-      const enrolled = await exists(layout.buildAgent.identity);
       const registryPort = await requireFreePort(0);
       registryUrl = `http://127.0.0.1:${registryPort}`;
       const startPlatform = async () => {
         const databaseUrl = await stopwatch.time("postgres", startDatabase);
         await writeServerConfig(databaseUrl);
         options.signal.throwIfAborted();
-        const early = enrolled ? startAgent() : null;
-        try {
-          return await stopwatch.time("server", () => startServer(options, parts));
-        } finally {
-          // Whatever becomes of the server: a program that is being started can be stopped afterwards.
-          await early;
-        }
+        return stopwatch.time("server", () => startServer(options, parts));
       };
       const registry = stopwatch.time("registry", () =>
         startRegistry(options, parts, registryPort),
@@ -112,7 +105,9 @@ export function createPlatform(options: PlatformOptions): Platform {
       const [profile, ready] = await Promise.allSettled([startPlatform(), registry]);
       if (ready.status === "rejected") throw ready.reason;
       if (profile.status === "rejected") throw profile.reason;
-      if (!enrolled) await untilCode(options).then(startAgent);
+      // Not earlier: until the server answers, two cores have enough to do.
+      if (!(await exists(layout.buildAgent.identity))) await untilCode(options);
+      await startAgent();
       return profile.value;
     },
     async stopBuildAgent() {

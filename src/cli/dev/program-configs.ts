@@ -60,7 +60,6 @@ export function buildAgentConfig(
     slots: buildSlots,
     sandbox: "auto",
     readOnlyPaths: paths,
-    writablePaths: [layout.installs],
     environment: {},
     exitWithParent: true,
   };

@@ -138,7 +138,6 @@ async function configureAgent(
     slots: agentSlots,
     sandbox: "auto",
     readOnlyPaths: [...new Set([...executor.flatMap(programFolder), ...toolFolders])],
-    writablePaths: [layout.store, layout.supervisor],
     environment: {},
   });
 }
