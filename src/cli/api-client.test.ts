@@ -125,14 +125,3 @@ test("live views are checked and given one by one", async () => {
 
   assert.equal(views[0]?.installs[0]?.name, "demo");
 });
-
-test("a source that the server has is not sent again", async () => {
-  await using server = await serve((request, response) => {
-    response.statusCode = request.method === "HEAD" && request.url?.endsWith("aa") ? 200 : 404;
-    response.end();
-  });
-  const client = createApiClient({ url: server.url, token: "t" });
-
-  assert.equal(await client.hasSource("sha256:aa"), true);
-  assert.equal(await client.hasSource("sha256:bb"), false);
-});

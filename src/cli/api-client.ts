@@ -30,7 +30,6 @@ export interface JobQuery {
 
 export interface ApiClient {
   readonly url: string;
-  hasSource(digest: Digest): Promise<boolean>;
   uploadSource(digest: Digest, content: Uint8Array): Promise<void>;
   sync(request: SyncRequest): Promise<SyncAnswer>;
   apps(): Promise<AppView[]>;
@@ -74,8 +73,12 @@ export function createApiClient(profile: Profile): ApiClient {
     askApi(profile, schema, { method: "POST", path, json });
   return {
     url: profile.url,
-    ...sourcesOf(profile),
     ...streamsOf(profile),
+    async uploadSource(digest, bytes) {
+      const path = `/api/sources/${digest}`;
+      const timeoutMs = uploadTimeoutMs;
+      await askApi(profile, z.unknown(), { method: "POST", path, bytes, timeoutMs });
+    },
     sync: (request) => post(SyncAnswer, "/api/apps/sync", request),
     apps: async () => (await get(z.object({ apps: z.array(AppView) }), "/api/apps")).apps,
     builds: async (app) =>
@@ -106,29 +109,6 @@ const JobPage = z.object({
     .nullish()
     .transform((next) => next ?? null),
 });
-
-function sourcesOf(profile: Profile): Pick<ApiClient, "hasSource" | "uploadSource"> {
-  const path = (digest: Digest) => `/api/sources/${digest}`;
-  return {
-    async hasSource(digest) {
-      try {
-        await sendRequest(profile, {
-          method: "HEAD",
-          path: path(digest),
-          signal: AbortSignal.timeout(streamIdleMs),
-        });
-        return true;
-      } catch {
-        // Whatever is wrong here, the upload that follows meets it too, and says so better.
-        return false;
-      }
-    },
-    async uploadSource(digest, bytes) {
-      const timeoutMs = uploadTimeoutMs;
-      await askApi(profile, z.unknown(), { method: "POST", path: path(digest), bytes, timeoutMs });
-    },
-  };
-}
 
 function streamsOf(profile: Profile): Pick<ApiClient, "logs" | "live"> {
   return {

@@ -15,7 +15,7 @@ export interface Profile {
 }
 
 export interface ApiRequest {
-  readonly method?: "GET" | "HEAD" | "POST" | "DELETE";
+  readonly method?: "GET" | "POST" | "DELETE";
   readonly path: string;
   readonly query?: Readonly<Record<string, string | number | boolean | undefined>>;
   readonly json?: unknown;
@@ -126,8 +126,7 @@ async function refusalOf(
   request: ApiRequest,
   response: Response,
 ): Promise<Fault> {
-  const text =
-    request.method === "HEAD" ? "" : await readText(response, errorBytesMax).catch(() => "");
+  const text = await readText(response, errorBytesMax).catch(() => "");
   const parsed = ApiError.safeParse(parseJson(text));
   if (!parsed.success) {
     return new Fault(

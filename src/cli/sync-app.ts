@@ -10,7 +10,7 @@ import { join, relative, resolve } from "node:path";
 import { formatProblems } from "../config/format-problems.ts";
 import { readApp } from "../config/read-app.ts";
 import type { AppConfig } from "../model/app-config.ts";
-import { Fault, type Problem } from "../model/fault.ts";
+import { Fault, isFault, type Problem } from "../model/fault.ts";
 import type { Digest } from "../model/json.ts";
 import { packDirectory } from "../oci/pack.ts";
 import { type SyncAnswer, SyncRequest } from "../protocol/api.ts";
@@ -87,28 +87,45 @@ function seenFrom(cwd: string, root: string, problem: Problem): Problem {
   return { ...problem, position: { ...problem.position, file } };
 }
 
-/** Uploads what the server lacks and hands in the configuration. */
+/**
+ * Hands in the configuration, and uploads what the server lacks. It names the first source that it
+ * misses: that one is sent, and if it misses another, so are all the rest. So an unchanged app costs one
+ * request, and a change in one component one upload.
+ */
 export async function syncApp(
   client: ApiClient,
   app: PackedApp,
 ): Promise<{ answer: SyncAnswer; uploaded: number }> {
-  const contents = new Map([...app.sources.values()].map((source) => [source.digest, source]));
-  const queue = [...contents.values()];
-  let uploaded = 0;
-  const upload = async () => {
-    for (let source = queue.pop(); source; source = queue.pop()) {
-      if (await client.hasSource(source.digest)) continue;
-      await client.uploadSource(source.digest, source.content);
-      uploaded++;
-    }
-  };
-  await Promise.all(Array.from({ length: uploadsAtOnce }, upload));
+  const lacking = new Map([...app.sources.values()].map((source) => [source.digest, source]));
   const sources = [...app.sources].map(([name, { digest, content }]) => [
     name,
     { digest, sizeBytes: content.byteLength },
   ]);
   const request = SyncRequest.parse({ config: app.config, sources: Object.fromEntries(sources) });
-  return { answer: await client.sync(request), uploaded };
+  for (let uploaded = 0; ; ) {
+    try {
+      return { answer: await client.sync(request), uploaded };
+    } catch (error) {
+      const missing = isFault(error, "invalid")
+        ? [...lacking.values()].filter(({ digest }) => error.message.includes(digest))
+        : [];
+      if (missing.length === 0) throw error;
+      const next = uploaded === 0 ? missing : [...lacking.values()];
+      await uploadAll(client, next);
+      uploaded += next.length;
+      for (const { digest } of next) lacking.delete(digest);
+    }
+  }
+}
+
+async function uploadAll(client: ApiClient, sources: readonly PackedSource[]): Promise<void> {
+  const queue = [...sources];
+  const upload = async () => {
+    for (let source = queue.pop(); source; source = queue.pop()) {
+      await client.uploadSource(source.digest, source.content);
+    }
+  };
+  await Promise.all(Array.from({ length: uploadsAtOnce }, upload));
 }
 
 /** The directory that a person named, if it is one. */

@@ -47,8 +47,11 @@ function readFromProc(pid: number): ProcessRecord | null {
   // The second field is the name in parentheses, and may hold spaces and parentheses itself.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   const [state] = fields;
+  const threads = Number(fields[17]);
   const startTime = fields[19];
-  if (startTime === undefined || state === "Z" || state === "X") return null;
+  // While other threads run, a first thread that has ended shows as a zombie of a living process.
+  const isGone = state === "X" || (state === "Z" && threads <= 1);
+  if (startTime === undefined || isGone) return null;
   const bootId = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
   return { pid, startTime, bootId };
 }

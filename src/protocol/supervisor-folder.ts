@@ -51,6 +51,9 @@ export const DesiredProcess = z.object({
 });
 export type DesiredProcess = z.output<typeof DesiredProcess>;
 
+/** The `reason` of what was stopped together with its supervisor: the next one starts it again. */
+export const stoppedAsAsked = "Stopped as asked.";
+
 export const ProcessStatus = z.object({
   version: z.literal(1),
   /** Of the desired process that this speaks of. */

@@ -21,7 +21,7 @@
  * the machine by `cleared` alone, which the shell reports when it has looked and found nothing of it.
  */
 import type { ProcessRecord } from "../protocol/job-folder.ts";
-import type { DesiredProcess } from "../protocol/supervisor-folder.ts";
+import { type DesiredProcess, stoppedAsAsked } from "../protocol/supervisor-folder.ts";
 import type {
   Effect,
   Health,
@@ -45,8 +45,6 @@ export const startMsMax = 30_000;
 export const fastProbeMs = 25;
 const fastProbeForMs = 5000;
 const slowStartProbeMs = 250;
-/** The reason of a process that was stopped because it is not wanted any more, or by the supervisor's own end. */
-export const stoppedAsAsked = "Stopped as asked.";
 /** Between two attempts to kill what did not go. */
 export const killAgainMs = 500;
 

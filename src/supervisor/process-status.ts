@@ -6,8 +6,12 @@
  * revision is the desired one. Everything else is cleared away before anything is started in its place.
  */
 import type { ProcessRecord } from "../protocol/job-folder.ts";
-import type { DesiredProcess, ProcessStatus } from "../protocol/supervisor-folder.ts";
-import { createMachine, stoppedAsAsked } from "./process-machine.ts";
+import {
+  type DesiredProcess,
+  type ProcessStatus,
+  stoppedAsAsked,
+} from "../protocol/supervisor-folder.ts";
+import { createMachine } from "./process-machine.ts";
 import type { Machine, Running } from "./process-state.ts";
 
 /** For a process that is to be stopped though what was once asked of it is not known any more. */

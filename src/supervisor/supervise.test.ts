@@ -37,7 +37,7 @@ test("a new wish is acted on within a moment", async (t) => {
   }
 
   const [fastest = 0] = times.sort((a, b) => a - b);
-  // 10–20 ms on an idle machine; the bound is for a busy one.
+  // About 20 ms was measured; the bound is for a busy machine.
   assert.ok(fastest < 250, `fastest ${fastest} ms`);
 });
 

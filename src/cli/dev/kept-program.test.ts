@@ -11,16 +11,23 @@ let folder = "";
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), "landfall-kept-"));
 });
-after(() => rm(folder, { recursive: true }));
+const started: KeptProgram[] = [];
+after(async () => {
+  // Also where a test has failed before it could stop its own.
+  await Promise.all(started.map((program) => program.stop(0)));
+  await rm(folder, { recursive: true });
+});
 
-function keep(name: string, script: string, told: string[] = []): Promise<KeptProgram> {
-  return keepProgram({
+async function keep(name: string, script: string, told: string[] = []): Promise<KeptProgram> {
+  const program = await keepProgram({
     name,
     command: [process.execPath, "-e", script],
     environment: { ONLY: "this" },
     logFile: join(folder, `${name}.log`),
     tell: (message) => void told.push(message),
   });
+  started.push(program);
+  return program;
 }
 
 async function untilLog(name: string, pattern: RegExp): Promise<string> {

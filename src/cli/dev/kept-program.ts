@@ -97,7 +97,7 @@ export async function keepProgram(options: ProgramOptions): Promise<KeptProgram>
     async stop(graceMs) {
       stopping.abort();
       child?.kill(options.stopSignal ?? "SIGTERM");
-      const timer = setTimeout(() => null, graceMs);
+      const timer = setTimeout(() => child?.kill("SIGKILL"), graceMs);
       await kept;
       clearTimeout(timer);
     },

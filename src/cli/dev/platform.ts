@@ -77,7 +77,7 @@ export function createPlatform(options: PlatformOptions): Platform {
     const programs = options.programs;
     await writeConfig(
       layout.buildAgent.config,
-      buildAgentConfig(layout, { serverUrl: url, programs, environment: options.environment }),
+      buildAgentConfig(layout, { serverUrl: url, programs }),
     );
     parts.agent = await start(
       options,

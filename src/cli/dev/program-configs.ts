@@ -37,11 +37,7 @@ export function registryConfig(layout: Layout, port: number): object {
 /** For `bin/agent.ts` in its role `build`; its provision jobs make local sandboxes. */
 export function buildAgentConfig(
   layout: Layout,
-  settings: {
-    serverUrl: string;
-    programs: Programs;
-    environment: Readonly<Record<string, string>>;
-  },
+  settings: { serverUrl: string; programs: Programs },
 ): object {
   const { agent, registry, executor, paths } = settings.programs;
   return {

@@ -105,5 +105,6 @@ test("the token is shown where it was asked for, and otherwise only its file", (
   ]) {
     assert(shown.includes(part), part);
   }
-  assert(!hidden.includes("lft_x") && hidden.includes("admin-token"));
+  assert(!hidden.includes("lft_x") && hidden.includes("in .landfall/server/admin-token"), hidden);
+  assert.doesNotMatch(hidden, /null|also in/);
 });

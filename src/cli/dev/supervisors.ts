@@ -78,7 +78,7 @@ export function keepSupervisors(options: SupervisorOptions): Supervisors {
             end(step.pid);
             continue;
           }
-          if (seen.has(step.id)) {
+          if (seen.has(step.id) || started.has(step.id)) {
             options.tell(`The supervisor of ${step.id} ended; it is started again.`);
           }
           await startSupervisor(options, started, step.id);

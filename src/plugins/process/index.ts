@@ -11,6 +11,7 @@ import { parseConfig, requireGiven } from "../../plugin/serve.ts";
 import {
   DesiredProcess,
   type ProcessStatus,
+  stoppedAsAsked,
   supervisorFolders,
 } from "../../protocol/supervisor-folder.ts";
 import { Config, dataDirectoryOf, describeChange, desiredProcess } from "./desired.ts";
@@ -131,7 +132,9 @@ function isHopeless(
   restartsBefore: number,
 ): boolean {
   if (status?.revision !== process.revision) return false;
-  return status.state === "stopped" || status.restarts - restartsBefore >= restartsMax;
+  // What the last supervisor stopped with itself is about to be started again by this one.
+  const hasEnded = status.state === "stopped" && status.reason !== stoppedAsAsked;
+  return hasEnded || status.restarts - restartsBefore >= restartsMax;
 }
 
 async function describeFailure(

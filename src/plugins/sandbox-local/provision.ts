@@ -22,7 +22,9 @@ import { makeOnce, replaceFile } from "./secret-file.ts";
 
 const registryUsername = "install";
 const agentSlots = 4;
-const agentStopGraceMs = 10_000;
+const registryStopGraceMs = 10_000;
+/** The agent gives its executors ten seconds and then ends them, which takes a moment too. */
+const agentStopGraceMs = 20_000;
 
 const Account = z.object({ port: z.int().min(1).max(65_535), password: z.string().min(16) });
 type Account = z.output<typeof Account>;
@@ -158,20 +160,23 @@ async function askSupervisor(
     directory: layout.directory,
     environment,
     restart: "always" as const,
-    stopSignal: "SIGTERM" as const,
-    stopGraceMs: agentStopGraceMs,
   };
   await placeDesired(layout, "@registry", {
     ...lasting,
     command: [...programs.registry, layout.registryConfig],
     port: account.port,
     health: { tcp: true, intervalMs: 2000, timeoutMs: 2000, threshold: 5 },
+    stopSignal: "SIGTERM",
+    stopGraceMs: registryStopGraceMs,
   });
   await placeDesired(layout, "@agent", {
     ...lasting,
     command: [...programs.agent, layout.agentConfig],
     port: null,
     health: null,
+    // SIGTERM would leave its executors running, for the next agent to find.
+    stopSignal: "SIGINT",
+    stopGraceMs: agentStopGraceMs,
   });
 }
 
