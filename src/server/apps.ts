@@ -104,7 +104,7 @@ async function upsertConfig(
   { config, sources }: SyncRequest,
 ): Promise<{ number: number; changed: boolean }> {
   // Where in a file a component stands is for messages only: moving it around is no change.
-  const components = config.components.map(({ position: _, ...component }) => component);
+  const components = config.components.map((component) => ({ ...component, position: null }));
   const digest = digestOfJson({ ...config, components, sources });
   const [newest] = await sql.query<{ number: number; digest: string }>(
     "select number, digest from app_configs where app_id = $1 order by number desc limit 1",
