@@ -7,17 +7,23 @@
  *
  * As a program: `bundle.ts [target folder]`.
  */
-import { createHash } from "node:crypto";
-import { mkdir, mkdtemp, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { isBuiltin } from "node:module";
 import { join, relative, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Plugin } from "esbuild";
+import { form, hashOf, isFresh, recordFile } from "./bundle-record.mjs";
 
-const names = ["executor", "plugin", "agent", "registry", "supervisor", "server"] as const;
+const names = [
+  "executor",
+  "plugin",
+  "agent",
+  "registry",
+  "supervisor",
+  "server",
+  "command-line",
+] as const;
 type ProgramName = (typeof names)[number];
-const recordFile = ".hash";
-/** Another Node may read another form. */
-const form = process.version;
 
 /** Packages that are not ES modules look for `require` and for these two names. */
 const banner = `import { createRequire as createRequire_ } from "node:module";
@@ -71,14 +77,34 @@ async function bundle(root: string, target: string): Promise<string[]> {
     platform: "node",
     format: "esm",
     target: "node24",
-    external: ["node:*", "pg-native"],
+    external: ["pg-native", "esbuild"],
     banner: { js: banner },
-    plugins: [sourceAddresses(root), englishOnly()],
+    plugins: [nodeModules(), sourceAddresses(root), englishOnly()],
     metafile: true,
     legalComments: "none",
     logLevel: "error",
   });
-  return [...Object.keys(metafile.inputs), "bin/bundle.ts"].sort();
+  const files = Object.keys(metafile.inputs).filter((input) => !input.startsWith("node:"));
+  return [...files, "bin/bundle.ts"].sort();
+}
+
+/**
+ * Node's own modules, taken as they are. An `import` of `node:http` reads every one of its properties,
+ * and one of them loads a whole HTTP client: 45 ms of each start.
+ */
+function nodeModules(): Plugin {
+  return {
+    name: "node modules",
+    setup(build) {
+      build.onResolve({ filter: /^(node:)?[a-z0-9_/]+$/ }, ({ path }) =>
+        isBuiltin(path) ? { path, namespace: "node" } : null,
+      );
+      build.onLoad({ filter: /.*/, namespace: "node" }, ({ path }) => ({
+        contents: `module.exports = process.getBuiltinModule(${JSON.stringify(path)});`,
+        loader: "js",
+      }));
+    },
+  };
 }
 
 /** The server reads pages that lie beside its sources: there `import.meta.url` stays the source's own. */
@@ -106,41 +132,6 @@ function englishOnly(): Plugin {
       }));
     },
   };
-}
-
-async function isFresh(root: string, target: string, files: readonly string[]): Promise<boolean> {
-  const text = await readFile(join(target, recordFile), "utf8").catch(() => null);
-  if (text === null) return false;
-  const record = parseRecord(text);
-  if (record?.form !== form || record.hash !== (await hashOf(root, record.inputs))) return false;
-  const found = await Promise.all(files.map((file) => stat(file).catch(() => null)));
-  return found.every((each) => each !== null);
-}
-
-/**
- * Names, sizes and times of all inputs; null when one is gone, or newer than `newestMs`. Reading them
- * would take ten times as long.
- */
-async function hashOf(
-  root: string,
-  inputs: readonly string[],
-  newestMs = Number.POSITIVE_INFINITY,
-): Promise<string | null> {
-  const hash = createHash("sha256");
-  const found = await Promise.all(inputs.map((input) => stat(join(root, input)).catch(() => null)));
-  for (const [index, each] of found.entries()) {
-    if (!each || each.mtimeMs > newestMs) return null;
-    hash.update(`${inputs[index]}\n${each.size}\n${each.mtimeMs}\n`);
-  }
-  return hash.digest("hex");
-}
-
-function parseRecord(text: string): BundleRecord | null {
-  try {
-    return JSON.parse(text) as BundleRecord;
-  } catch {
-    return null;
-  }
 }
 
 if (import.meta.main) {

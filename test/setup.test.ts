@@ -163,7 +163,7 @@ test("the command works through links, from any folder, and sets up a clone that
   const clone = await makeClone("command");
   await cp(join(import.meta.dirname, "../bin/landfall"), join(clone, "bin/landfall"));
   await writeFile(
-    join(clone, "bin/landfall.ts"),
+    join(clone, "bin/landfall.mjs"),
     "console.log(JSON.stringify(process.argv.slice(2)));",
   );
   await symlink(join(clone, "bin/landfall"), join(folder, "absolute link"));

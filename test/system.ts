@@ -15,7 +15,7 @@ import { readProcess } from "../src/protocol/process-identity.ts";
 import { projectRoot } from "./promises.ts";
 
 export const node = [process.execPath, "--disable-warning=ExperimentalWarning"] as const;
-export const landfallProgram = join(projectRoot, "bin/landfall.ts");
+export const landfallProgram = join(projectRoot, "bin/landfall.mjs");
 export const installName = "demo";
 
 const readyMs = 90_000;

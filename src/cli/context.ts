@@ -1,5 +1,5 @@
 /**
- * What every command works with: made once in `bin/landfall.ts`, which alone reads the environment
+ * What every command works with: made once in `bin/command-line.ts`, which alone reads the environment
  * and ends the process.
  */
 import type { Terminal } from "./terminal.ts";

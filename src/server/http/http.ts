@@ -8,7 +8,12 @@
 import { createServer } from "node:http";
 import fastifyCookie from "@fastify/cookie";
 import fastifySwagger from "@fastify/swagger";
-import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type FastifySchema,
+} from "fastify";
 import { Fault, isFault } from "../../model/fault.ts";
 import type { ServerContext } from "../context.ts";
 import type { Token } from "../tokens.ts";
@@ -50,6 +55,8 @@ export async function createHttp(
   await app.register(fastifyCookie);
   await app.register(fastifySwagger, {
     openapi: describeDocument(context.publicUrl),
+    // When somebody asks for it: to describe every route at the start would cost a tenth of a second.
+    transform: ({ url, route }) => ({ schema: describeRow(url, route.method), url }),
     transformObject,
   });
   for (const kind of ["json", "form", "stream"] as const) {
@@ -87,7 +94,6 @@ function addRoute(app: FastifyInstance, services: HttpServices, route: Route): v
   app.route({
     method: route.method,
     url: route.path,
-    schema: describeRoute(route),
     bodyLimit: route.bodyBytesMax,
     onRequest: (request, reply) => admit(services, route, request, reply),
     handler: (request, reply) => route.handle(toCall(services, route, request, reply)),
@@ -181,6 +187,11 @@ function observe(services: HttpServices, request: FastifyRequest, reply: Fastify
     status: reply.statusCode,
     seconds: reply.elapsedTime / 1000,
   });
+}
+
+function describeRow(url: string, method: string | readonly string[]): FastifySchema {
+  const row = routes.find((route) => route.path === url && route.method === method);
+  return row ? describeRoute(row) : { hide: true };
 }
 
 function transformObject(document: { openapiObject?: object; swaggerObject?: object }): object {

@@ -1,24 +1,21 @@
 /**
  * The command line: `landfall COMMAND`. See `src/cli/exit-code.ts` for how it ends.
  *
- * Only this file reads the environment and the arguments, hears signals and ends the process.
+ * Only this file reads the environment and the arguments, hears signals and ends the process. It is run
+ * by `landfall.mjs`, bundled where the bundle is fresh.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { enableCompileCache } from "node:module";
 import { dirname, join } from "node:path";
 import type { CliContext, Programs } from "../src/cli/context.ts";
+import { exitCodes } from "../src/cli/exit-code.ts";
+import { runProgram } from "../src/cli/program.ts";
+import { createTerminal } from "../src/cli/terminal.ts";
+import { errorCode } from "../src/model/file-fault.ts";
 
 const root = join(import.meta.dirname, "..");
 const compileCache = join(root, "dist", ".compile-cache");
-// Sources are compiled once, not at every command: 0.65 s of CPU become 0.2. Hence the imports below.
-enableCompileCache(compileCache);
-const { exitCodes } = await import("../src/cli/exit-code.ts");
-const { runProgram } = await import("../src/cli/program.ts");
-const { errorCode } = await import("../src/model/file-fault.ts");
-const { createTerminal } = await import("../src/cli/terminal.ts");
-
 const { env } = process;
 let exitCode: number = exitCodes.done;
 
