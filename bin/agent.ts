@@ -9,6 +9,7 @@ import { mkdir, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
+import "./plain-schemas.ts";
 import { startAgent } from "../src/agent/agent.ts";
 import { readConfiguration } from "../src/agent/configuration.ts";
 import { enrol } from "../src/agent/enrol.ts";

@@ -8,6 +8,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import "./plain-schemas.ts";
 import type { CliContext, Programs } from "../src/cli/context.ts";
 import { exitCodes } from "../src/cli/exit-code.ts";
 import { runProgram } from "../src/cli/program.ts";

@@ -4,6 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
+import "./plain-schemas.ts";
 import { executeJob } from "../src/executor/execute.ts";
 import { describeError } from "../src/model/fault.ts";
 

@@ -1,6 +1,7 @@
 /**
  * `plugin <name>`: one built-in plugin as a process. Reads a request on stdin, writes events on stdout.
  */
+import "./plain-schemas.ts";
 import { servePlugin } from "../src/plugin/serve.ts";
 
 /** Loaded on demand: a `process` plan does not pay for Terraform. */

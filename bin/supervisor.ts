@@ -7,6 +7,7 @@
  */
 import { writeSync } from "node:fs";
 import { parseArgs } from "node:util";
+import "./plain-schemas.ts";
 import { describeError, isFault } from "../src/model/fault.ts";
 import { createLog } from "../src/supervisor/log.ts";
 import { startSupervisor } from "../src/supervisor/supervise.ts";

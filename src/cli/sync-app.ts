@@ -34,8 +34,21 @@ export interface PackedApp {
 const uploadsAtOnce = 4;
 const sourceBytesMax = 256 * 1024 * 1024;
 
-/** Reads and packs an app; a `Fault` with every problem, each with file and line, when it has errors. */
+/** An app without errors, its sources not packed yet. */
+export interface ReadApp {
+  readonly root: string;
+  readonly config: AppConfig;
+  /** Warnings, as text for people. */
+  readonly warnings: string;
+}
+
+/** Reads and packs an app. */
 export async function packApp(root: string, cwd: string): Promise<PackedApp> {
+  return packSources(await readAppDirectory(root, cwd));
+}
+
+/** Reads an app; a `Fault` with every problem, each with file and line, when it has errors. */
+export async function readAppDirectory(root: string, cwd: string): Promise<ReadApp> {
   const { config, problems: found } = await readApp(root);
   const problems = found.map((problem) => seenFrom(cwd, root, problem));
   const errors = problems.filter(({ severity }) => severity === "error");
@@ -47,6 +60,11 @@ export async function packApp(root: string, cwd: string): Promise<PackedApp> {
       { problems },
     );
   }
+  return { root, config, warnings: formatProblems(problems, lineReader(cwd)) };
+}
+
+/** Packs the sources of an app's components. */
+export async function packSources({ root, config, warnings }: ReadApp): Promise<PackedApp> {
   const withSource = config.components.flatMap(({ name, source }) =>
     source ? [{ name, path: source.path }] : [],
   );
@@ -55,11 +73,7 @@ export async function packApp(root: string, cwd: string): Promise<PackedApp> {
       async ({ name, path }) => [name, await packSource(name, join(root, path))] as const,
     ),
   );
-  return {
-    config,
-    sources: new Map(sources),
-    warnings: formatProblems(problems, lineReader(cwd)),
-  };
+  return { config, sources: new Map(sources), warnings };
 }
 
 async function packSource(component: string, directory: string): Promise<PackedSource> {

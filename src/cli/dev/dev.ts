@@ -17,7 +17,7 @@ import type { CliContext } from "../context.ts";
 import { openDataFolder } from "../data-folder.ts";
 import { readProfile } from "../profile.ts";
 import type { ProgressDisplay } from "../progress-display.ts";
-import { findAppDirectory, type PackedApp, packApp } from "../sync-app.ts";
+import { findAppDirectory, packSources, type ReadApp, readAppDirectory } from "../sync-app.ts";
 import { requireFreePort } from "./free-port.ts";
 import { type Layout, layoutOf, logPath } from "./layout.ts";
 import { moveInstalls } from "./move-installs.ts";
@@ -71,7 +71,7 @@ export async function bringUp(
     deaths++;
     display.say(message);
   };
-  const packed = await readInput(context, options);
+  const app = await readInput(context, options);
   const data = resolve(context.cwd, options.data);
   const port = await requireFreePort(options.port ?? (await portOfLastTime(layoutOf(data))));
 
@@ -99,7 +99,8 @@ export async function bringUp(
     databaseUrl: context.databaseUrl,
     tell,
   });
-  const profile = await parts.platform.start();
+  // Packed while the platform starts: nobody needs it earlier.
+  const [profile, packed] = await Promise.all([parts.platform.start(), packSources(app)]);
   const client = createApiClient(profile);
   const settled = await settleApp(client, packed, options.install, {
     stopwatch,
@@ -107,6 +108,7 @@ export async function bringUp(
     signal,
     since: startedAt,
     deaths: () => deaths,
+    synced: parts.platform.startBuildAgent,
   });
   const judged = await judgeRun(client, layout, settled, { stopwatch, signal, ask: control.ask });
   display.finish();
@@ -114,7 +116,7 @@ export async function bringUp(
   const readyMs = performance.now();
   const phases = stopwatch.phases();
   const run: Run = { ...judged.verdict, install: settled.install, readyMs, jobs, phases };
-  return { profile, client, layout, app: packed.config.name, run, failure: judged.failure };
+  return { profile, client, layout, app: app.config.name, run, failure: judged.failure };
 }
 
 /** Stops everything, in order; `waitingFor` hears what is being waited for. */
@@ -133,16 +135,16 @@ export async function takeDown(
   return left ?? [];
 }
 
-async function readInput(context: CliContext, options: DevOptions): Promise<PackedApp> {
+async function readInput(context: CliContext, options: DevOptions): Promise<ReadApp> {
   if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(options.install)) {
     throw new Fault(
       "invalid",
       `Expected a name of lower-case letters, digits and dashes for \`--install\`, got \`${options.install}\`.`,
     );
   }
-  const packed = await packApp(await findAppDirectory(options.app, context.cwd), context.cwd);
-  if (packed.warnings !== "") context.terminal.note(`${packed.warnings}\n`);
-  return packed;
+  const app = await readAppDirectory(await findAppDirectory(options.app, context.cwd), context.cwd);
+  if (app.warnings !== "") context.terminal.note(`${app.warnings}\n`);
+  return app;
 }
 
 async function portOfLastTime(layout: Layout): Promise<number> {

@@ -35,6 +35,8 @@ export interface PlatformOptions {
 export interface Platform {
   /** Resolves when the server answers. */
   start(): Promise<Profile>;
+  /** Not part of `start`: until the app is synced there is nothing to build, and two cores have enough to do. */
+  startBuildAgent(): Promise<void>;
   stopBuildAgent(): Promise<void>;
   /** Server, registry, PostgreSQL, in this order. */
   stopRest(waitingFor: (name: string) => void): Promise<void>;
@@ -93,10 +95,13 @@ export function createPlatform(options: PlatformOptions): Platform {
       const registryPort = await requireFreePort(0);
       registryUrl = `http://127.0.0.1:${registryPort}`;
       const startPlatform = async () => {
+        // It loads while PostgreSQL starts, and waits for its configuration.
+        await rm(layout.server.config, { force: true });
+        const server = await launchServer(options, parts);
         const databaseUrl = await stopwatch.time("postgres", startDatabase);
         await writeServerConfig(databaseUrl);
         options.signal.throwIfAborted();
-        return stopwatch.time("server", () => startServer(options, parts));
+        return stopwatch.time("server", () => awaitServer(options, server));
       };
       const registry = stopwatch.time("registry", () =>
         startRegistry(options, parts, registryPort),
@@ -105,10 +110,12 @@ export function createPlatform(options: PlatformOptions): Platform {
       const [profile, ready] = await Promise.allSettled([startPlatform(), registry]);
       if (ready.status === "rejected") throw ready.reason;
       if (profile.status === "rejected") throw profile.reason;
-      // Not earlier: until the server answers, two cores have enough to do.
+      return profile.value;
+    },
+    async startBuildAgent() {
+      if (parts.agent) return;
       if (!(await exists(layout.buildAgent.identity))) await untilCode(options);
       await startAgent();
-      return profile.value;
     },
     async stopBuildAgent() {
       await parts.agent?.stop(agentGraceMs);
@@ -163,14 +170,19 @@ async function startRegistry(
 
 const ReadyFile = z.object({ url: z.string(), pid: z.int() });
 
-async function startServer(
+async function launchServer(
   options: PlatformOptions,
   parts: { server?: KeptProgram },
-): Promise<Profile> {
-  const { layout } = options;
+): Promise<KeptProgram> {
+  const { layout, programs } = options;
   await rm(layout.server.ready, { force: true });
-  const program = await start(options, "server", options.programs.server, layout.server.config);
-  parts.server = program;
+  const command = [...programs.server, "--wait"];
+  parts.server = await start(options, "server", command, layout.server.config);
+  return parts.server;
+}
+
+async function awaitServer(options: PlatformOptions, program: KeptProgram): Promise<Profile> {
+  const { layout } = options;
   await untilReady(options, program, "server", async () => {
     const ready = ReadyFile.safeParse(await readJson(layout.server.ready)).data;
     return ready && ready.pid === program.pid() ? ready : null;

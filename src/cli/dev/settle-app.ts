@@ -17,6 +17,8 @@ export interface SettleOptions {
   readonly since: Date;
   /** How often one of our own programs has died in this run. */
   readonly deaths: () => number;
+  /** Called when the server has the app: from now on there may be something to build. */
+  readonly synced: () => Promise<void>;
 }
 
 /**
@@ -33,6 +35,7 @@ export async function settleApp(
   for (let attempt = 1; ; attempt++) {
     const deaths = around.deaths();
     const { answer } = await stopwatch.time("sync", () => syncApp(client, packed));
+    await around.synced();
     // Before the builds are there: the sandbox is made meanwhile.
     const begun = await ensureInstall(client, answer.app, name, around);
     const settled = await stopwatch.time("deploy", () =>
