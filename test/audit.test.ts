@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EventView, JobView } from "../src/protocol/api.ts";
-import { createPlace, runCommand, startSystem, until } from "./system.ts";
+import { createPlace, startSystem, until } from "./system.ts";
 
 test("every change of state, artifact copied, token made and refusal is an audit event", async (t) => {
   const place = await createPlace();
@@ -59,27 +59,6 @@ test("every change of state, artifact copied, token made and refusal is an audit
   await until(
     async () => (await allEvents(system.api)).some(({ kind }) => kind === "request.refused"),
     "the refused token is an event",
-  );
-});
-
-test("logs are readable while the job runs and after it, by job and by component", async (t) => {
-  const place = await createPlace();
-  const system = startSystem(place);
-  t.after(async () => {
-    await system.stop();
-    await place.remove();
-  });
-  await system.ready();
-
-  const byComponent = await runCommand(place.data, ["logs", "demo/migration"]);
-  const followed = await runCommand(place.data, ["logs", "demo/migration", "-f"]);
-
-  assert.equal(byComponent.exitCode, 0, byComponent.output);
-  assert(byComponent.output.trim().length > 0);
-  assert.equal(
-    followed.output,
-    byComponent.output,
-    "following an ended job gives the same and ends",
   );
 });
 

@@ -17,14 +17,26 @@ import {
 } from "./system.ts";
 
 const programs = [
-  ["PostgreSQL", /postgres.*cluster_name=/],
-  ["the server", /server\.(mjs|ts) --config/],
-  ["the vendor's registry", /registry\.(mjs|ts) --config \S+\/registry\/config\.json/],
-  ["the build agent", /agent\.(mjs|ts) --config \S+build-agent/],
+  [
+    "PostgreSQL killed with -9 in the middle of the first start: the install comes to the same end",
+    /postgres.*cluster_name=/,
+  ],
+  [
+    "the server killed with -9 in the middle of the first start: the install comes to the same end",
+    /server\.(mjs|ts) --config/,
+  ],
+  [
+    "the vendor's registry killed with -9 in the middle of the first start: the install comes to the same end",
+    /registry\.(mjs|ts) --config \S+\/registry\/config\.json/,
+  ],
+  [
+    "the build agent killed with -9 in the middle of the first start: the install comes to the same end",
+    /agent\.(mjs|ts) --config \S+build-agent/,
+  ],
 ] as const;
 
 for (const [name, pattern] of programs) {
-  test(`${name} killed with -9 in the middle of the first start: the install comes to the same end`, async (t) => {
+  test(name, async (t) => {
     const { system } = await start(t);
     await until(() => /(credentials|database) +building/.test(system.output()), "the first build");
     await killOne(system, pattern);

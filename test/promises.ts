@@ -34,5 +34,5 @@ export function readPromises(): Promised[] {
 export function notYetRows(): string[] {
   return readPromises()
     .filter(({ tests, commands, notShown }) => !notShown && tests.length + commands.length === 0)
-    .map(({ id, text }) => `NOT YET: ${id}: ${text}`);
+    .map(({ id, text }) => `${id}: ${text}`);
 }

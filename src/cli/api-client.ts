@@ -9,6 +9,7 @@ import {
   AgentView,
   AppView,
   BuildView,
+  CodeAnswer,
   EventView,
   InstallView,
   JobView,
@@ -48,6 +49,8 @@ export interface ApiClient {
   job(id: string): Promise<JobView>;
   cancelJob(id: string): Promise<JobView>;
   agents(): Promise<AgentView[]>;
+  /** A one-time code for the agent of an install, or for a build agent. */
+  createCode(install: string | null): Promise<z.output<typeof CodeAnswer>>;
   events(query: { install?: string; job?: string; limit?: number }): Promise<EventView[]>;
   /** A job's events after a number, and with `follow` those to come until its outcome. */
   logs(
@@ -96,6 +99,12 @@ export function createApiClient(profile: Profile): ApiClient {
     jobs: (query) => get(JobPage, "/api/jobs", { ...query }),
     job: (id) => get(JobView, jobPath(id)),
     cancelJob: (id) => post(JobView, `${jobPath(id)}/cancel`),
+    createCode: (install) =>
+      post(
+        CodeAnswer,
+        "/api/agents/code",
+        install === null ? { role: "build" } : { role: "install", install },
+      ),
     agents: async () => (await get(z.object({ agents: z.array(AgentView) }), "/api/agents")).agents,
     events: async (query) =>
       (await get(z.object({ events: z.array(EventView) }), "/api/events", { ...query })).events,

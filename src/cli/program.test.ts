@@ -1,11 +1,12 @@
 /** The command line as a whole: help, usage, exit codes; with a terminal that only remembers. */
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import type { Command } from "commander";
 import type { CliContext } from "./context.ts";
+import { exitCodes } from "./exit-code.ts";
 import { createProgram, runProgram } from "./program.ts";
 
 let folder = "";
@@ -147,4 +148,21 @@ test("no server to be found ends with 3 and says how to start one", async () => 
 test("the version is the package's", async () => {
   const { out, code } = await run("--version");
   assert.deepEqual({ out, code }, { out: "1.2.3\n", code: 0 });
+});
+
+test("the documentation has every command and every exit code", async () => {
+  const text = await readFile(join(import.meta.dirname, "../../docs/command-line.md"), "utf8");
+  const leaves = commandsBelow(createProgram(createContext())).filter(
+    (command) =>
+      command.name() !== "help" && (command.commands.length === 0 || command.name() === "agents"),
+  );
+
+  for (const command of leaves) {
+    const path = [command.parent?.name(), command.name()].filter(
+      (name) => name && name !== "landfall",
+    );
+    assert(text.includes(`\`landfall ${path.join(" ")}`), path.join(" "));
+  }
+  for (const code of Object.values(exitCodes))
+    assert(text.includes(`\n| ${code} | `), String(code));
 });

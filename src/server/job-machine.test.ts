@@ -58,6 +58,18 @@ test("a claim takes the oldest jobs first, and no more than there are slots", as
   assert.deepEqual(offers.map((job) => job.id).sort(), queued.slice(0, 3).sort());
 });
 
+test("a job of a higher priority goes first", async () => {
+  await queue(3);
+  const [urgent] = await queue(1, { component: "urgent", priority: 1 });
+
+  const offers = await offerJobs(server.database, first, install, 1);
+
+  assert.deepEqual(
+    offers.map((job) => job.id),
+    [urgent],
+  );
+});
+
 test("an agent never sees another install's jobs", async () => {
   await queue(1);
 
@@ -224,6 +236,7 @@ function newJob(change: Partial<NewJob>): NewJob {
     artifactDigest: null,
     deploy: 1,
     generation: 1,
+    priority: 0,
     ...change,
   };
 }

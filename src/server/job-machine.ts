@@ -42,6 +42,8 @@ export interface NewJob {
   readonly artifactDigest: string | null;
   readonly deploy: number;
   readonly generation: number;
+  /** Higher goes first within a queue. */
+  readonly priority: number;
 }
 
 export interface OfferedJob {
@@ -59,9 +61,9 @@ export interface OfferedJob {
 export async function queueJobs(sql: Sql, jobs: readonly NewJob[]): Promise<JobId[]> {
   const rows = await sql.query<{ id: JobId }>(
     `insert into jobs (id, queue, operation, app_id, install_id, component, manifest, manifest_digest,
-                       fingerprint, artifact_digest, deploy, generation)
+                       fingerprint, artifact_digest, deploy, generation, priority)
      select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
-                          $7::text[], $8::text[], $9::text[], $10::text[], $11::int[], $12::int[])
+                          $7::text[], $8::text[], $9::text[], $10::text[], $11::int[], $12::int[], $13::int[])
      on conflict do nothing
      returning id`,
     [
@@ -77,6 +79,7 @@ export async function queueJobs(sql: Sql, jobs: readonly NewJob[]): Promise<JobI
       jobs.map((job) => job.artifactDigest),
       jobs.map((job) => job.deploy),
       jobs.map((job) => job.generation),
+      jobs.map((job) => job.priority),
     ],
   );
   return rows.map((row) => row.id);

@@ -11,6 +11,7 @@ export type ManifestDraft = Omit<Manifest, "version" | "jobId" | "createdAt" | "
 
 /** How long an operation may take when nothing else is said. */
 const timeoutSecondsDefault = 3600;
+const provisionPriority = 10;
 
 /** Signs a manifest and gives the job that carries it; the caller queues it. */
 export async function createJob(
@@ -42,6 +43,8 @@ export async function createJob(
     artifactDigest: draft.artifact?.digest ?? null,
     deploy,
     generation,
+    // A new install waits for its sandbox; builds of other components can wait a little longer.
+    priority: draft.operation === "provision" ? provisionPriority : 0,
   };
 }
 

@@ -1,4 +1,4 @@
-/** `landfall agents`: who has enrolled, and who is connected. */
+/** `landfall agents`: who has enrolled, who is connected, and codes for new ones. */
 import type { Command } from "commander";
 import type { AgentView } from "../../protocol/api.ts";
 import {
@@ -19,7 +19,8 @@ export function addAgentsCommand(program: Command, context: CliContext): void {
   const command = program
     .command("agents")
     .description("list agents and whether they are connected");
-  withExamples(withJson(withServerOptions(command)), ["agents", "agents --json"]);
+  withExamples(withJson(withServerOptions(command)), ["agents", "agents --json", "agents code"]);
+  addCodeCommand(command, context);
   command.action(async (options: ClientOptions) => {
     const agents = await (await openClient(context, options)).agents();
     if (options.json) return printJson(context, { agents });
@@ -32,6 +33,26 @@ export function addAgentsCommand(program: Command, context: CliContext): void {
         colours: terminal.colours,
       }),
     );
+  });
+}
+
+/** The code is the answer: it is printed once, and kept nowhere. */
+function addCodeCommand(agents: Command, context: CliContext): void {
+  const command = agents
+    .command("code")
+    .description("make a one-time code that a new agent enrols with, good for 15 minutes")
+    .option("--install <name>", "for the agent of this install; without it, for a build agent");
+  withExamples(withJson(withServerOptions(command)), ["agents code", "agents code --install acme"]);
+  command.action(async (_own: object, { parent }: Command) => {
+    const options: ClientOptions & { install?: string } = {
+      ...parent?.opts(),
+      ...command.opts(),
+    };
+    const client = await openClient(context, options);
+    const answer = await client.createCode(options.install ?? null);
+    if (options.json) return printJson(context, answer);
+    printLines(context, [answer.code]);
+    context.terminal.note(`Good until ${answer.expiresAt}, for one agent.\n`);
   });
 }
 

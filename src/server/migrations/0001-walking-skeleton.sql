@@ -59,6 +59,7 @@ create index jobs_queued on jobs (queue, priority desc, created_at, id) where st
 create index jobs_leased on jobs (lease_expires_at) where state in ('offered', 'running');
 create index jobs_of_agent on jobs (agent_id) where agent_id is not null;
 create index jobs_of_install on jobs (install_id, created_at desc);
+create index jobs_of_deploy on jobs (install_id, deploy, component);
 create index jobs_by_age on jobs (created_at desc, id);
 
 -- Whoever reconciles, and however often: one unfinished job per install and component.
