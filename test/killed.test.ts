@@ -23,7 +23,7 @@ const programs = [
   ],
   [
     "the server killed with -9 in the middle of the first start: the install comes to the same end",
-    /server\.(mjs|ts) --config/,
+    /server\.(mjs|ts) .*--config/,
   ],
   [
     "the vendor's registry killed with -9 in the middle of the first start: the install comes to the same end",
@@ -95,7 +95,7 @@ test("landfall dev itself killed with -9: the app stays up, and the next start t
   const supervisor = findProcess(place.data, /supervisor\.(mjs|ts) --directory/);
   killProcess(system.child.pid ?? 0, "SIGKILL");
   await until(
-    () => findProcess(place.data, /server\.(mjs|ts) --config/) === null,
+    () => findProcess(place.data, /server\.(mjs|ts) .*--config/) === null,
     "the server has followed",
   );
 

@@ -17,7 +17,7 @@ test("with the server stopped the deployed app still answers, and is restarted w
   // Kill everything of the tenant's side: dev takes server, vendor's registry and build agent with it.
   killProcess(system.child.pid ?? 0, "SIGKILL");
   await until(
-    () => findProcess(place.data, /server\.(mjs|ts) --config/) === null,
+    () => findProcess(place.data, /server\.(mjs|ts) .*--config/) === null,
     "the server is gone",
   );
   await assert.rejects(fetch(`${system.url}/healthz`));

@@ -48,9 +48,11 @@ export class ConnectionFailure extends Error {
   override readonly name = "ConnectionFailure";
 }
 
-const retriesMaxDefault = 4;
+/** About half a minute in all: a server that is started again is back by then. */
+const retriesMaxDefault = 12;
 const idleMsDefault = 60_000;
 const retryMs = 100;
+const retryMsMax = 5000;
 const socketsMax = 16;
 const passingStatuses: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 
@@ -91,7 +93,8 @@ export function createTransport(options: TransportOptions): Transport {
         if (!(error instanceof ConnectionFailure)) throw error;
         options.signal?.throwIfAborted();
         if (attempt >= retriesMax) throw unreachable(base.origin, what, attempt + 1, error.message);
-        await delay(retryMs * 2 ** attempt);
+        const pauseMs = Math.min(retryMs * 2 ** attempt, retryMsMax);
+        await delay(pauseMs, undefined, options.signal ? { signal: options.signal } : {});
       }
     }
   }

@@ -5,7 +5,7 @@
  *   PostgreSQL ──> server ──┬──> build agent
  *   registry ───────────────┘
  */
-import { readFile, rm, stat, writeFile } from "node:fs/promises";
+import { readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { z } from "zod";
 import { Fault } from "../../model/fault.ts";
 import { errorCode } from "../../model/file-fault.ts";
@@ -81,13 +81,14 @@ export function createPlatform(options: PlatformOptions): Platform {
       layout.buildAgent.config,
       buildAgentConfig(layout, { serverUrl: url, programs }),
     );
-    parts.agent = await start(
+    const { program } = await start(
       options,
       "build agent",
       programs.agent,
       layout.buildAgent.config,
       "SIGINT",
     );
+    parts.agent = program;
   };
 
   return {
@@ -131,16 +132,23 @@ export function createPlatform(options: PlatformOptions): Platform {
   };
 }
 
+interface Started {
+  readonly program: KeptProgram;
+  /** Where in its log this start begins. */
+  readonly logFrom: number;
+}
+
 async function start(
   options: PlatformOptions,
   name: string,
   command: readonly string[],
   config: string,
   stopSignal: NodeJS.Signals = "SIGTERM",
-): Promise<KeptProgram> {
+): Promise<Started> {
   const logFile = logPath(options.layout, name.replaceAll(" ", "-"));
   await turnOverLog(logFile);
-  return keepProgram({
+  const logFrom = await logSize(logFile);
+  const program = await keepProgram({
     name,
     command: [...command, "--config", config],
     environment: options.environment,
@@ -148,6 +156,7 @@ async function start(
     stopSignal,
     tell: options.tell,
   });
+  return { program, logFrom };
 }
 
 async function startRegistry(
@@ -163,9 +172,9 @@ async function startRegistry(
   );
   await rm(layout.registry.port, { force: true });
   const { programs } = options;
-  const program = await start(options, "registry", programs.registry, layout.registry.config);
-  parts.registry = program;
-  await untilReady(options, program, "registry", () => existsOrNull(layout.registry.port));
+  const started = await start(options, "registry", programs.registry, layout.registry.config);
+  parts.registry = started.program;
+  await untilReady(options, started, "registry", () => existsOrNull(layout.registry.port));
 }
 
 const ReadyFile = z.object({ url: z.string(), pid: z.int() });
@@ -173,19 +182,20 @@ const ReadyFile = z.object({ url: z.string(), pid: z.int() });
 async function launchServer(
   options: PlatformOptions,
   parts: { server?: KeptProgram },
-): Promise<KeptProgram> {
+): Promise<Started> {
   const { layout, programs } = options;
   await rm(layout.server.ready, { force: true });
   const command = [...programs.server, "--wait"];
-  parts.server = await start(options, "server", command, layout.server.config);
-  return parts.server;
+  const started = await start(options, "server", command, layout.server.config);
+  parts.server = started.program;
+  return started;
 }
 
-async function awaitServer(options: PlatformOptions, program: KeptProgram): Promise<Profile> {
+async function awaitServer(options: PlatformOptions, started: Started): Promise<Profile> {
   const { layout } = options;
-  await untilReady(options, program, "server", async () => {
+  await untilReady(options, started, "server", async () => {
     const ready = ReadyFile.safeParse(await readJson(layout.server.ready)).data;
-    return ready && ready.pid === program.pid() ? ready : null;
+    return ready && ready.pid === started.program.pid() ? ready : null;
   });
   const profile = {
     url: `http://127.0.0.1:${options.port}`,
@@ -203,12 +213,11 @@ async function untilCode({ layout, signal }: PlatformOptions): Promise<void> {
 /** Waits for a program's own word; one that ends at its first start says why in its log. */
 async function untilReady<Value>(
   options: PlatformOptions,
-  program: KeptProgram,
+  { program, logFrom }: Started,
   name: string,
   look: () => Promise<Value | null>,
 ): Promise<Value> {
   const logFile = logPath(options.layout, name);
-  const before = await logSize(logFile);
   const ended = new AbortController();
   let reason = "";
   void program.firstExit.then((text) => {
@@ -224,7 +233,7 @@ async function untilReady<Value>(
     },
   );
   if (value !== null) return value;
-  const tail = (await readLogTail(logFile, before, tailLines)).map((line) => `  │ ${line}`);
+  const tail = (await readLogTail(logFile, logFrom, tailLines)).map((line) => `  │ ${line}`);
   throw new Fault(
     "unavailable",
     [
@@ -236,7 +245,9 @@ async function untilReady<Value>(
 
 /** Only for its owner: it may hold an address with a password. */
 async function writeConfig(path: string, config: object): Promise<void> {
-  await writeFile(path, `${JSON.stringify(config, null, 2)}\n`, { mode: 0o600 });
+  // By rename: the server may be waiting for it, and must find it whole.
+  await writeFile(`${path}.new`, `${JSON.stringify(config, null, 2)}\n`, { mode: 0o600 });
+  await rename(`${path}.new`, path);
 }
 
 function ignoreExisting(error: unknown): void {
