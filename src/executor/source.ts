@@ -2,13 +2,17 @@
 import { createHash } from "node:crypto";
 import { mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { describeError } from "../model/fault.ts";
 import type { Digest } from "../model/json.ts";
 import { unpack } from "../oci/unpack.ts";
 import { OperationFailure } from "../plugin/plugin.ts";
 import { type ExecutorContext, requirePart } from "./context.ts";
 
-const attemptsMax = 3;
+/** About half a minute in all: a server that is started again is back by then. */
+const attemptsMax = 12;
+const pauseMsFirst = 100;
+const pauseMsMax = 5000;
 const idleMs = 60_000;
 
 /** The folder of the unpacked source; an empty one for a component that has none. */
@@ -42,6 +46,8 @@ async function downloadWithRetries(
         );
       }
       context.log.log("system", `downloading the source again: ${reason}`);
+      const pauseMs = Math.min(pauseMsFirst * 2 ** (attempt - 1), pauseMsMax);
+      await delay(pauseMs, undefined, { signal: context.signal });
     }
   }
 }
