@@ -1,6 +1,6 @@
 /** What a newcomer does first: one command, twice, as root and as an ordinary user. */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { chownSync, mkdirSync, symlinkSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -50,6 +50,20 @@ test("an ordinary user gets the same, with no right to anything else", async (t)
   assert.equal(first.exitCode, 0, first.output);
   assert.deepEqual([second.exitCode, second.summary.jobs], [0, 0], second.output);
   assert.deepEqual(processesOf(options.data), []);
+});
+
+test("root without user namespaces, as in a default container, gets the same", async (t) => {
+  if (process.getuid?.() !== 0) return t.diagnostic("only root can bar them: shown in CI");
+  const place = await createPlace();
+  t.after(place.remove);
+  const barred = ["python3", join(import.meta.dirname, "fixtures/without-user-namespaces.py")];
+  const check = spawnSync(barred[0] ?? "", [...barred.slice(1), "unshare", "--user", "true"]);
+  assert.notEqual(check.status, 0, "user namespaces are barred");
+
+  const { exitCode, output } = await runOnce({ ...place, through: barred });
+
+  assert.equal(exitCode, 0, output);
+  assert.deepEqual(processesOf(place.data), []);
 });
 
 test("Ctrl-C stops everything: server, registries, agents, supervisor, app and PostgreSQL", async (t) => {

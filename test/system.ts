@@ -42,6 +42,8 @@ export interface SystemOptions {
   readonly app?: string;
   readonly environment?: NodeJS.ProcessEnv;
   readonly uid?: number;
+  /** A command line that runs the rest of its arguments in another way. */
+  readonly through?: readonly string[];
 }
 
 export interface System {
@@ -202,11 +204,12 @@ export async function freePort(): Promise<number> {
 }
 
 function spawnDev(
-  { data, port, app, environment, uid }: SystemOptions,
+  { data, port, app, environment, uid, through = [] }: SystemOptions,
   flags: readonly string[],
 ): ChildProcess {
-  const args = [node[1], landfallProgram, "dev", ...flags, "--data", data, "--port", String(port)];
-  return spawn(node[0], app ? [...args, "--app", app] : args, {
+  const place = ["--data", data, "--port", String(port), ...(app ? ["--app", app] : [])];
+  const [program = "", ...args] = [...through, ...node, landfallProgram, "dev", ...flags, ...place];
+  return spawn(program, args, {
     stdio: ["ignore", "pipe", "pipe"],
     env: environment ?? process.env,
     cwd: tmpdir(),
