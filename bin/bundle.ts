@@ -67,7 +67,7 @@ export async function bundlePrograms(
 
 async function bundle(root: string, target: string): Promise<string[]> {
   // Loaded only when there is something to do: it alone costs more than the check.
-  const { build, stop } = await import("esbuild");
+  const { build } = await import("esbuild");
   const { metafile } = await build({
     absWorkingDir: root,
     entryPoints: names.map((name) => join(root, "bin", `${name}.ts`)),
@@ -84,7 +84,6 @@ async function bundle(root: string, target: string): Promise<string[]> {
     legalComments: "none",
     logLevel: "error",
   });
-  await stop();
   // Packages change only with what npm notes of them: one file to look at instead of a thousand.
   const isOwn = (input: string) => !/^node:|^node_modules/.test(input);
   const files = Object.keys(metafile.inputs).filter(isOwn);
