@@ -4,7 +4,7 @@
 import { z } from "zod";
 import { Fault } from "../model/fault.ts";
 import { Place } from "../protocol/job-folder.ts";
-import { readText } from "./durable-file.ts";
+import { readText } from "./foreign-file.ts";
 
 const configurationBytesMax = 1024 * 1024;
 

@@ -8,6 +8,7 @@ import { createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypt
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
+import { replaceFile } from "../files/replace-file.ts";
 import { describeError, Fault, isFault } from "../model/fault.ts";
 import { ApiError } from "../protocol/api.ts";
 import { EnrolmentAnswer, enrolmentPath } from "../protocol/enrolment.ts";
@@ -19,7 +20,7 @@ import {
   keyIdOf,
 } from "../protocol/signed-document.ts";
 import { fullJitterMs } from "./backoff.ts";
-import { readText, writeDurably } from "./durable-file.ts";
+import { readText } from "./foreign-file.ts";
 import { type Identity, readIdentity, verifyKeyset, writeIdentity } from "./identity.ts";
 import type { Logger } from "./log.ts";
 
@@ -97,7 +98,7 @@ async function keepKey(directory: string): Promise<KeyObject> {
   const pem = await readText(path, fileBytesMax);
   if (pem !== null) return decodePrivateKey(pem);
   const { privateKey } = generateKeyPairSync("ed25519");
-  await writeDurably(path, encodePrivateKey(privateKey));
+  await replaceFile(path, encodePrivateKey(privateKey));
   return privateKey;
 }
 

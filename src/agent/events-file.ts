@@ -12,7 +12,7 @@ import type { Outcome } from "../model/job.ts";
 import { JobEvent } from "../protocol/events.ts";
 import { frameBytesMax } from "../protocol/frames.ts";
 import { jobFiles } from "../protocol/job-folder.ts";
-import { openOwn } from "./durable-file.ts";
+import { openOwn } from "./foreign-file.ts";
 
 /** The largest single event: a frame less its envelope. */
 export const eventBytesMax = frameBytesMax - 4096;

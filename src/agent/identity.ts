@@ -7,6 +7,7 @@
 import type { KeyObject } from "node:crypto";
 import { join } from "node:path";
 import { z } from "zod";
+import { replaceFile } from "../files/replace-file.ts";
 import { Fault } from "../model/fault.ts";
 import { type Keyset, Keyset as KeysetSchema } from "../protocol/documents.ts";
 import { AgentIdText } from "../protocol/json-schema.ts";
@@ -17,7 +18,7 @@ import {
   keyIdOf,
   verifyDocument,
 } from "../protocol/signed-document.ts";
-import { readText, writeDurably } from "./durable-file.ts";
+import { readText } from "./foreign-file.ts";
 
 const identityBytesMax = 64 * 1024;
 
@@ -49,7 +50,7 @@ export async function readIdentity(directory: string): Promise<Identity | null> 
 
 /** Keeps the identity, 0600, flushed before it returns. */
 export function writeIdentity(directory: string, identity: Identity): Promise<void> {
-  return writeDurably(identityPath(directory), `${JSON.stringify(identity, null, 2)}\n`);
+  return replaceFile(identityPath(directory), `${JSON.stringify(identity, null, 2)}\n`);
 }
 
 /** The key that signs the challenge. */

@@ -5,8 +5,9 @@
 import { constants } from "node:fs";
 import { mkdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { flushFolder, replaceFile, writeNewFile } from "../files/replace-file.ts";
 import { type JobCredentials, jobFiles, type Place } from "../protocol/job-folder.ts";
-import { flushDirectory, openOwn, writeDurably, writeNew } from "./durable-file.ts";
+import { openOwn } from "./foreign-file.ts";
 
 /** The most of `stderr.log` that is ever told to the server. */
 const lastWordsBytesMax = 2048;
@@ -31,14 +32,14 @@ export async function makeJobFolder(folder: string, content: JobFolderContent): 
     [jobFiles.place, JSON.stringify(content.place)],
     [jobFiles.credentials, JSON.stringify(content.credentials)],
   ];
-  await Promise.all(files.map(([name, text]) => writeNew(join(folder, name), text)));
-  await flushDirectory(folder);
-  await flushDirectory(dirname(folder));
+  await Promise.all(files.map(([name, text]) => writeNewFile(join(folder, name), text)));
+  await flushFolder(folder);
+  await flushFolder(dirname(folder));
 }
 
 /** Replaces the credentials in one step, so that the executor reads the old ones or the new ones. */
 export function replaceCredentials(folder: string, credentials: JobCredentials): Promise<void> {
-  return writeDurably(join(folder, jobFiles.credentials), JSON.stringify(credentials));
+  return replaceFile(join(folder, jobFiles.credentials), JSON.stringify(credentials));
 }
 
 /** Removes the folder; an executor must be proved gone first. */

@@ -14,7 +14,7 @@ import { z } from "zod";
 import { Fault } from "../model/fault.ts";
 import { ExitRecord, jobFiles, ProcessRecord } from "../protocol/job-folder.ts";
 import { isAlive, readProcess } from "../protocol/process-identity.ts";
-import { readText } from "./durable-file.ts";
+import { readText } from "./foreign-file.ts";
 import { bubblewrapFile, type Isolation, isolatingCommand, type Visible } from "./isolation.ts";
 import type { Found, Launcher } from "./launcher.ts";
 import { carriesMark, childrenOf, findTree, jobMark, readStat, signal } from "./process-tree.ts";

@@ -4,10 +4,10 @@
  *
  * Invariant: a token is sent to the address it was made for and to no other.
  */
-import { randomUUID } from "node:crypto";
-import { readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { z } from "zod";
+import { replaceFile } from "../files/replace-file.ts";
 import { Fault } from "../model/fault.ts";
 import type { Profile } from "./api-request.ts";
 
@@ -79,17 +79,7 @@ export async function readProfile(path: string): Promise<Profile | null> {
 
 /** Writes the profile whole, readable by its owner alone. */
 export async function writeProfile(path: string, profile: Profile): Promise<void> {
-  const temporary = `${path}.${randomUUID()}.tmp`;
-  try {
-    await writeFile(temporary, `${JSON.stringify(profile, null, 2)}\n`, {
-      mode: 0o600,
-      flag: "wx",
-    });
-    await rename(temporary, path);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw error;
-  }
+  await replaceFile(path, `${JSON.stringify(profile, null, 2)}\n`);
 }
 
 /** A token from a file, without the white space around it. */

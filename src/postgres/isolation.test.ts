@@ -107,7 +107,7 @@ async function startAs(uid: number, name: string): Promise<string> {
   const node = join(house, "node");
   if (!(await stat(node).catch(() => null))) {
     await mkdir(house, { mode: 0o755 });
-    for (const unit of ["model", "protocol", "postgres"]) {
+    for (const unit of ["files", "model", "protocol", "postgres"]) {
       await cp(new URL(`../${unit}`, import.meta.url), join(house, unit), { recursive: true });
     }
     await cp(process.execPath, node, { mode: constants.COPYFILE_FICLONE });

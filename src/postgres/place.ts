@@ -10,8 +10,9 @@
  * whoever finds a dead owner knows that there may be remains.
  */
 import { randomBytes } from "node:crypto";
-import { chmod, chown, lstat, mkdtemp, open, readFile, rename, rm } from "node:fs/promises";
+import { chmod, chown, lstat, mkdtemp, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { replaceFile } from "../files/replace-file.ts";
 import { Fault } from "../model/fault.ts";
 import { errorCode, explainFileError } from "../model/file-fault.ts";
 import type { ProcessRecord } from "../protocol/job-folder.ts";
@@ -60,14 +61,7 @@ export async function readPlace(dataDirectory: string): Promise<Place> {
 export async function writePlace(dataDirectory: string, place: Place): Promise<void> {
   const file = join(dataDirectory, "place.json");
   try {
-    const handle = await open(`${file}.new`, "w", 0o600);
-    try {
-      await handle.writeFile(`${JSON.stringify(place)}\n`);
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    await rename(`${file}.new`, file);
+    await replaceFile(file, `${JSON.stringify(place)}\n`);
   } catch (error) {
     throw explainFileError(error, `to write \`${file}\``);
   }

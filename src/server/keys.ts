@@ -3,9 +3,10 @@
  * documents, frames and job tokens. Private keys live in one 0600 file, never in the database.
  */
 import { generateKeyPairSync } from "node:crypto";
-import { mkdir, open, readFile, rename } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { z } from "zod";
+import { replaceFile } from "../files/replace-file.ts";
 import { Fault } from "../model/fault.ts";
 import type { Keyset } from "../protocol/documents.ts";
 import {
@@ -91,22 +92,9 @@ async function createKeyFile(path: string, hasKeyset: boolean): Promise<KeyFile>
     signingPrivateKey: encodePrivateKey(signing.privateKey),
     signingPublicKey: encodePublicKey(signing.publicKey),
   };
-  await writePrivateFile(path, JSON.stringify(file));
-  return file;
-}
-
-/** Writes a file that only its owner may read: whole, durable, by rename. */
-export async function writePrivateFile(path: string, text: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  const temporary = `${path}.tmp`;
-  const handle = await open(temporary, "w", 0o600);
-  try {
-    await handle.writeFile(text);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(temporary, path);
+  await replaceFile(path, JSON.stringify(file));
+  return file;
 }
 
 function describes(

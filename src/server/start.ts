@@ -6,6 +6,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import { z } from "zod";
+import { replaceFile } from "../files/replace-file.ts";
 import { Fault } from "../model/fault.ts";
 import { startBackground } from "./background.ts";
 import { createFolderBlobStore } from "./blob-store.ts";
@@ -15,7 +16,7 @@ import { createEnrolmentCode } from "./enrolment.ts";
 import { attachGateway, createGateway } from "./gateway/gateway.ts";
 import { createHttp } from "./http/http.ts";
 import { restartLeases } from "./job-machine.ts";
-import { openKeys, writePrivateFile } from "./keys.ts";
+import { openKeys } from "./keys.ts";
 import { migrate } from "./migrate.ts";
 import { createRegistryForward } from "./registry-forward.ts";
 import { createToken } from "./tokens.ts";
@@ -103,7 +104,7 @@ async function listen(
   const background = startBackground(context);
   if (config.readyFile) {
     const ready = { url: config.publicUrl, pid: process.pid };
-    await writePrivateFile(config.readyFile, JSON.stringify(ready));
+    await replaceFile(config.readyFile, JSON.stringify(ready));
   }
   return {
     url: config.publicUrl,
@@ -127,14 +128,14 @@ async function forgetOldConnections(context: ServerContext): Promise<void> {
 }
 
 async function writeFirstSteps(context: ServerContext, config: ServerConfig): Promise<void> {
-  await writePrivateFile(config.registryKeysFile, JSON.stringify(context.keys.publicKeys));
+  await replaceFile(config.registryKeysFile, JSON.stringify(context.keys.publicKeys));
   if (!existsSync(config.adminTokenFile)) {
     const { secret } = await createToken(context, "server", {
       name: "first token",
       kind: "api",
       days: adminTokenDays,
     });
-    await writePrivateFile(config.adminTokenFile, secret);
+    await replaceFile(config.adminTokenFile, secret);
   }
   const builders = await context.database.query(
     "select 1 from agents where role = 'build' and revoked_at is null limit 1",
@@ -144,8 +145,5 @@ async function writeFirstSteps(context: ServerContext, config: ServerConfig): Pr
     role: "build",
     installName: null,
   });
-  await writePrivateFile(
-    config.buildCodeFile,
-    JSON.stringify({ serverUrl: config.publicUrl, code }),
-  );
+  await replaceFile(config.buildCodeFile, JSON.stringify({ serverUrl: config.publicUrl, code }));
 }

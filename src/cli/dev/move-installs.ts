@@ -2,9 +2,9 @@
  * Tells the agents of local installs where the server is now: started with another `--port`, it has
  * another address, and an agent asks nobody but its own configuration.
  */
-import { randomUUID } from "node:crypto";
-import { readFile, rename, writeFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { replaceFile } from "../../files/replace-file.ts";
 import { lookAtInstalls } from "./install-folders.ts";
 import { waitFor } from "./wait-for.ts";
 
@@ -17,12 +17,7 @@ export async function moveInstalls(installs: string, serverUrl: string): Promise
     const config = await readObject(file);
     if (config === null || config.serverUrl === serverUrl) continue;
     if (supervisor) await stopSupervisor(installs, id, supervisor.pid);
-    const temporary = `${file}.${randomUUID()}.tmp`;
-    await writeFile(temporary, JSON.stringify({ ...config, serverUrl }), {
-      mode: 0o600,
-      flag: "wx",
-    });
-    await rename(temporary, file);
+    await replaceFile(file, JSON.stringify({ ...config, serverUrl }));
   }
 }
 

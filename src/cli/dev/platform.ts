@@ -5,8 +5,9 @@
  *   PostgreSQL ──> server ──┬──> build agent
  *   registry ───────────────┘
  */
-import { readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import { z } from "zod";
+import { replaceFile } from "../../files/replace-file.ts";
 import { Fault } from "../../model/fault.ts";
 import { errorCode } from "../../model/file-fault.ts";
 import type { Profile } from "../api-request.ts";
@@ -245,9 +246,8 @@ async function untilReady<Value>(
 
 /** Only for its owner: it may hold an address with a password. */
 async function writeConfig(path: string, config: object): Promise<void> {
-  // By rename: the server may be waiting for it, and must find it whole.
-  await writeFile(`${path}.new`, `${JSON.stringify(config, null, 2)}\n`, { mode: 0o600 });
-  await rename(`${path}.new`, path);
+  // The server may be waiting for it, and must find it whole.
+  await replaceFile(path, `${JSON.stringify(config, null, 2)}\n`);
 }
 
 function ignoreExisting(error: unknown): void {

@@ -4,8 +4,9 @@
  * Everything is asked of the supervisor through its folder; the plugin starts nothing itself, so that
  * the process outlives this job, the agent and the server.
  */
-import { cp, mkdir, open, rename, rm } from "node:fs/promises";
+import { cp, mkdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { replaceFile } from "../../files/replace-file.ts";
 import { OperationFailure, type Plugin, type PluginContext } from "../../plugin/plugin.ts";
 import { parseConfig, requireGiven } from "../../plugin/serve.ts";
 import {
@@ -159,13 +160,5 @@ async function writeDesired(
 ): Promise<void> {
   const folder = join(directory, supervisorFolders.desired);
   await mkdir(folder, { recursive: true });
-  const aside = join(folder, `.${name}.${process.revision.slice(-12)}`);
-  const file = await open(aside, "w", 0o600);
-  try {
-    await file.writeFile(`${JSON.stringify(process)}\n`);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(aside, join(folder, `${name}.json`));
+  await replaceFile(join(folder, `${name}.json`), `${JSON.stringify(process)}\n`);
 }

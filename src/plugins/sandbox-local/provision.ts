@@ -9,6 +9,7 @@ import { mkdir, rm, stat } from "node:fs/promises";
 import { createServer } from "node:net";
 import { dirname } from "node:path";
 import { z } from "zod";
+import { replaceFile } from "../../files/replace-file.ts";
 import { canonicalJson, digestOfJson, type JsonObject } from "../../model/json.ts";
 import { hashPassword } from "../../oci/password.ts";
 import { OperationFailure, type PluginContext } from "../../plugin/plugin.ts";
@@ -18,7 +19,7 @@ import { createFolderStore } from "../../store/folder-store.ts";
 import { storeKeys } from "../../store/store.ts";
 import { findCapabilities } from "./capabilities.ts";
 import { foldersOf, type Layout, layoutOf } from "./layout.ts";
-import { makeOnce, replaceFile } from "./secret-file.ts";
+import { makeOnce } from "./secret-file.ts";
 
 const registryUsername = "install";
 const agentSlots = 4;
@@ -51,7 +52,7 @@ export async function provision(context: PluginContext): Promise<void> {
 
   const hasEnrolled = await exists(layout.agentIdentity);
   if (hasEnrolled) await rm(layout.enrolment, { force: true });
-  else if (enrolment) await replaceFile(layout.enrolment, enrolment);
+  else if (enrolment) await replaceFile(layout.enrolment, toText(enrolment));
   else throw new OperationFailure("Expected an enrolment code for the new agent, got none.");
   await configureAgent(
     layout,
@@ -65,7 +66,10 @@ export async function provision(context: PluginContext): Promise<void> {
   );
 
   await askSupervisor(layout, programs, account, context.searchPath);
-  await replaceFile(layout.complete, { version: 1, installId: install.id, name: install.name });
+  await replaceFile(
+    layout.complete,
+    toText({ version: 1, installId: install.id, name: install.name }),
+  );
   for (const [name, value] of Object.entries(outputs)) context.giveOutput(name, value);
   log(`sandbox complete in ${layout.directory}`);
 }
@@ -81,12 +85,15 @@ async function configureRegistry(layout: Layout, account: Account): Promise<void
     username: registryUsername,
     passwordHash: await hashPassword(account.password, randomBytes),
   }));
-  await replaceFile(layout.registryConfig, {
-    directory: layout.registryData,
-    listen: { host: "127.0.0.1", port: account.port },
-    portFile: layout.registryPortFile,
-    auth,
-  });
+  await replaceFile(
+    layout.registryConfig,
+    toText({
+      directory: layout.registryData,
+      listen: { host: "127.0.0.1", port: account.port },
+      portFile: layout.registryPortFile,
+      auth,
+    }),
+  );
 }
 
 async function fillStore(
@@ -121,27 +128,30 @@ async function configureAgent(
   toolFolders: readonly string[],
 ): Promise<void> {
   if (serverUrl === null && (await exists(layout.agentConfig))) return;
-  await replaceFile(layout.agentConfig, {
-    serverUrl,
-    directory: layout.agent,
-    enrolmentFile: layout.enrolment,
-    place: {
-      storeDirectory: layout.store,
-      registry: {
-        url: registryUrl(account),
-        username: registryUsername,
-        password: account.password,
+  await replaceFile(
+    layout.agentConfig,
+    toText({
+      serverUrl,
+      directory: layout.agent,
+      enrolmentFile: layout.enrolment,
+      place: {
+        storeDirectory: layout.store,
+        registry: {
+          url: registryUrl(account),
+          username: registryUsername,
+          password: account.password,
+        },
+        supervisorDirectory: layout.supervisor,
+        installsDirectory: null,
+        programs: null,
       },
-      supervisorDirectory: layout.supervisor,
-      installsDirectory: null,
-      programs: null,
-    },
-    executor,
-    slots: agentSlots,
-    sandbox: "auto",
-    readOnlyPaths: [...new Set([...executor.flatMap(programFolder), ...toolFolders])],
-    environment: {},
-  });
+      executor,
+      slots: agentSlots,
+      sandbox: "auto",
+      readOnlyPaths: [...new Set([...executor.flatMap(programFolder), ...toolFolders])],
+      environment: {},
+    }),
+  );
 }
 
 async function askSupervisor(
@@ -186,7 +196,7 @@ function placeDesired(
   process: Omit<DesiredProcess, "revision">,
 ): Promise<void> {
   const desired: DesiredProcess = { ...process, revision: digestOfJson(process) };
-  return replaceFile(`${layout.desired}/${name}.json`, desired);
+  return replaceFile(`${layout.desired}/${name}.json`, toText(desired));
 }
 
 /** What a job must see to start: a bundle's folder; for loose sources, the checkout around `bin/`. */
@@ -217,4 +227,8 @@ function exists(path: string): Promise<boolean> {
     () => true,
     () => false,
   );
+}
+
+function toText(value: unknown): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
 }

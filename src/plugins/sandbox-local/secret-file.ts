@@ -1,13 +1,7 @@
-/** Small private files, replaced whole or made once. */
-import { link, open, readFile, rename, rm } from "node:fs/promises";
+/** Small private files that are made once: the first value wins for ever. */
+import { link, readFile, rm } from "node:fs/promises";
+import { writeNewFile } from "../../files/replace-file.ts";
 import { errorCode } from "../../model/file-fault.ts";
-
-/** Replaces a file by rename; nobody but its owner may read it. */
-export async function replaceFile(path: string, value: unknown): Promise<void> {
-  const aside = `${path}.new`;
-  await writeFlushed(aside, value);
-  await rename(aside, path);
-}
 
 /** Makes a file unless it is there, and gives what it holds: the first value wins for ever. */
 export async function makeOnce(path: string, make: () => Promise<unknown>): Promise<unknown> {
@@ -15,7 +9,7 @@ export async function makeOnce(path: string, make: () => Promise<unknown>): Prom
   if (found !== null) return found;
   const aside = `${path}.new`;
   await rm(aside, { force: true });
-  await writeFlushed(aside, await make());
+  await writeNewFile(aside, `${JSON.stringify(await make(), null, 2)}\n`);
   await link(aside, path).catch((error: unknown) => {
     if (errorCode(error) !== "EEXIST") throw error;
   });
@@ -30,15 +24,5 @@ export async function readJson(path: string): Promise<unknown> {
   } catch (error) {
     if (errorCode(error) === "ENOENT") return null;
     throw error;
-  }
-}
-
-async function writeFlushed(path: string, value: unknown): Promise<void> {
-  const file = await open(path, "w", 0o600);
-  try {
-    await file.writeFile(`${JSON.stringify(value, null, 2)}\n`);
-    await file.sync();
-  } finally {
-    await file.close();
   }
 }
