@@ -102,6 +102,26 @@ describeAgent("what the agent trusts", (testAgent) => {
     },
   );
 
+  testAgent(
+    "an acknowledgement or a dismissal that the server did not sign is not believed",
+    async (bench) => {
+      const { child } = await bench.startAgent();
+      bench.gateway.state.acknowledges = false;
+      const job = await bench.offer({ lines: 1 });
+      await until(() => bench.gateway.outcomesOf(job).length === 1, "the outcome");
+
+      bench.gateway.sendRaw(JSON.stringify({ type: "ack", ...job, acknowledged: 99 }));
+      const { forger: key } = bench.gateway;
+      await bench.gateway.sendSigned("ack", { ...job, acknowledged: 99 }, { key });
+      await bench.gateway.sendSigned("superseded", { reason: "go away" }, { key });
+      await until(() => bench.frames("refused").length === 3, "three refusals");
+
+      assert.deepEqual(bench.codes(), ["invalid", "bad_signature", "bad_signature"]);
+      assert.equal(child.exitCode, null, "the agent stays");
+      assert(existsSync(bench.folderOf(job)), "the outcome is kept until the server has it");
+    },
+  );
+
   testAgent("the very same signed frame has an effect once", async (bench) => {
     await bench.startAgent();
     const { key, documents } = await bench.gateway.signOffer({ lines: 1 });

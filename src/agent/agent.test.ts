@@ -269,9 +269,7 @@ describeAgent("the agent", (testAgent) => {
       await until(() => bench.gateway.eventsOf(job).length === 3, "the first lines");
       const pid = bench.executorOf(job);
 
-      bench.gateway.sendRaw(
-        JSON.stringify({ type: "goodbye", code: "superseded", reason: "a newer one" }),
-      );
+      await bench.gateway.sendSigned("superseded", { reason: "a newer one" });
 
       assert.equal(await exitOf(child), 4);
       assert(readProcess(pid));

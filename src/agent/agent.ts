@@ -3,7 +3,7 @@
  * comes over it to its jobs, and comes back with jitter when it is cut.
  *
  *   connecting ──welcome──> connected ──cut──> waiting ──jitter──> connecting
- *                               │ goodbye(superseded)
+ *                               │ signed(superseded)
  *                               v
  *                           superseded: launches nothing more, leaves its executors, ends
  */

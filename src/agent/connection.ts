@@ -52,7 +52,7 @@ export interface ConnectionOptions {
 }
 
 export type ConnectionEnd = {
-  readonly code: "closed" | z.output<typeof Goodbye>["code"];
+  readonly code: "closed" | "superseded" | z.output<typeof Goodbye>["code"];
   readonly reason: string;
   readonly welcomed: boolean;
 };
@@ -69,7 +69,7 @@ export function runConnection(options: ConnectionOptions): Promise<ConnectionEnd
   const agentNonce = randomBytes(24).toString("base64url");
   let session: Session | null = null;
   let serverTime: { ms: number; atMs: number } | null = null;
-  let goodbye: z.output<typeof Goodbye> | null = null;
+  let goodbye: Pick<ConnectionEnd, "code" | "reason"> | null = null;
   let failure = "the server closed the connection";
   let lastHeardMs = clock();
   let heartbeat: NodeJS.Timeout | undefined;
@@ -116,6 +116,11 @@ export function runConnection(options: ConnectionOptions): Promise<ConnectionEnd
       return handlers.welcomed(link, frame);
     }
     if (!serverTime) return;
+    if (frame.type === "ack") return handlers.acknowledged(frame);
+    if (frame.type === "superseded") {
+      goodbye = { code: "superseded", reason: frame.reason };
+      return socket.close();
+    }
     await handlers.effect(frame, session, serverTime.ms + clock() - serverTime.atMs);
   }
 
@@ -125,7 +130,6 @@ export function runConnection(options: ConnectionOptions): Promise<ConnectionEnd
       return refuse({ code: "invalid", reason: "Expected a frame of a known form.", gap: false });
     }
     if (frame.type === "signed") return takeSigned(frame.document);
-    if (frame.type === "ack" && serverTime) return handlers.acknowledged(frame);
     if (frame.type === "goodbye") {
       goodbye = frame;
       socket.close();

@@ -66,6 +66,7 @@ export async function createGatewayDouble() {
   };
   let socket: WebSocket | null = null;
   let counter = 0;
+  let sending: Promise<void> = Promise.resolve();
   let agentNonce = "";
   let welcomed = false;
 
@@ -162,7 +163,7 @@ export async function createGatewayDouble() {
   }
 
   function ack(to: WebSocket, { jobId, epoch }: JobKey, acknowledged: number): void {
-    to.send(JSON.stringify({ type: "ack", jobId, epoch, acknowledged }));
+    if (to === socket) void sendSigned("ack", { jobId, epoch, acknowledged });
   }
 
   /** Sends an effect frame, honest unless told otherwise; gives back the envelope as sent. */
@@ -176,10 +177,16 @@ export async function createGatewayDouble() {
     if (honest) counter++;
     const { agentId: id, agentNonce: nonce, counter: number } = counted;
     const payload = { ...content, type, agentId: id, agentNonce: nonce, counter: number };
-    const document = await signDocument("landfall-frame", payload, lie.key ?? key);
-    const envelope = JSON.stringify({ type: "signed", document });
-    socket?.send(envelope);
-    return envelope;
+    const to = socket;
+    // In the order of their counters, however long each signature takes.
+    const sent = sending.then(async () => {
+      const document = await signDocument("landfall-frame", payload, lie.key ?? key);
+      const envelope = JSON.stringify({ type: "signed", document });
+      to?.send(envelope);
+      return envelope;
+    });
+    sending = sent.then(() => undefined);
+    return sent;
   }
 
   async function signOffer(

@@ -2,8 +2,8 @@
  * One connection's trust, without I/O: the answer to the challenge, and which of the server's signed
  * frames may have an effect.
  *
- *   challenge ──hello──> greeted ──signed(welcome)──> welcomed ──signed(offer | cancel | credentials)──┐
- *                                                        ^──────────────────────────────────────────────┘
+ *   challenge ──hello──> greeted ──signed(welcome)──> welcomed ──signed(offer, cancel, credentials, ack)──┐
+ *                                                        ^─────────────────────────────────────────────────┘
  *
  * Invariant: a frame has an effect only when the server signed it for this agent and this connection
  * and its counter is exactly one more than the last.

@@ -5,9 +5,10 @@
  *   agent → server   hello                            signature over the nonce; what it has running or unreported
  *   server → agent   signed(welcome)                  generation, lease, what to keep and what to forget
  *   server → agent   signed(offer|cancel|credentials) every frame with an effect is signed and counted
+ *   server → agent   signed(ack)                      everything up to this number is safe, and may be forgotten
+ *   server → agent   signed(superseded)               a newer connection has this identity: launch nothing more
  *   agent → server   accepted | refused | lost        the answer to an offer, and what became of it
  *   agent → server   events                           numbered lines and the outcome of one job
- *   server → agent   ack                              everything up to this number is safe
  *   both             renew / renewed                  all leases in one message, every few seconds: the heartbeat
  *
  * A signed frame carries the nonce that the agent chose for this connection and a counter that rises by
@@ -95,34 +96,37 @@ export const RenewedCredentials = z.object({
   type: z.literal("credentials"),
   credentials: JobCredentials,
 });
+/** An agent forgets what is acknowledged, so a forged one would lose an outcome. */
+export const Ack = z.object({
+  ...counted,
+  ...JobKey.shape,
+  type: z.literal("ack"),
+  acknowledged: z.int().min(0),
+});
+export const Superseded = z.object({
+  ...counted,
+  type: z.literal("superseded"),
+  reason: z.string(),
+});
 export const EffectFrame = z.discriminatedUnion("type", [
   Welcome,
   Offer,
   Cancel,
   RenewedCredentials,
+  Ack,
+  Superseded,
 ]);
 export type EffectFrame = z.output<typeof EffectFrame>;
 
-export const Ack = z.object({
-  type: z.literal("ack"),
-  ...JobKey.shape,
-  acknowledged: z.int().min(0),
-});
 export const Renewed = z.object({ type: z.literal("renewed"), serverTime: z.string() });
-/** The server closes after this; `code` says whether to come back. */
+/** The server closes after this, with a reason for people; it says no more than a cut connection does. */
 export const Goodbye = z.object({
   type: z.literal("goodbye"),
-  code: z.enum(["retry", "superseded", "refused"]),
+  code: z.enum(["retry", "refused"]),
   reason: z.string(),
 });
 
-export const ServerFrame = z.discriminatedUnion("type", [
-  Challenge,
-  SignedFrame,
-  Ack,
-  Renewed,
-  Goodbye,
-]);
+export const ServerFrame = z.discriminatedUnion("type", [Challenge, SignedFrame, Renewed, Goodbye]);
 export type ServerFrame = z.output<typeof ServerFrame>;
 
 export const Accepted = z.object({ type: z.literal("accepted"), ...JobKey.shape });

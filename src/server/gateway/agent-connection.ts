@@ -87,7 +87,7 @@ export function serveAgent(
     });
   }
 
-  function close(code: "retry" | "superseded" | "refused", reason: string): void {
+  function close(code: "retry" | "refused", reason: string): void {
     send({ type: "goodbye", code, reason });
     socket.close(1008, reason.slice(0, 100));
   }
@@ -133,6 +133,7 @@ export function serveAgent(
     const report = await handleReport(context, agent.id, id, frame);
     if (report.superseded) return supersede();
     if (report.answer) send(report.answer);
+    if (report.ack) await sendEffect({ type: "ack", ...report.ack });
     if (report.ended) held.delete(report.ended.jobId);
     if (report.ended || frame.type === "renew") serveQueue();
   }
@@ -191,7 +192,11 @@ export function serveAgent(
   }
 
   function supersede(): void {
-    close("superseded", "Another connection of this agent is newer.");
+    enqueue(async () => {
+      const reason = "Another connection of this agent is newer.";
+      await sendEffect({ type: "superseded", reason });
+      socket.close(1008, reason);
+    });
   }
 
   socket.on("message", (data, isBinary) => {

@@ -58,7 +58,7 @@ test("an agent proves its key, gets a signed offer, reports, and the job is done
   connection.send({ type: "accepted", ...key });
   connection.send({ type: "events", ...key, events: [logEvent(1), outcomeEvent(2)] });
 
-  const ack = await connection.next("ack");
+  const ack = await connection.nextEffect("ack");
   assert.equal(ack.acknowledged, 2);
   assert.equal(await stateOf(key), "succeeded");
   connection.close();
@@ -116,7 +116,7 @@ test("an agent that comes back goes on with the same epoch, and its lines are ne
   const { key } = await offerBuild(first);
   first.send({ type: "accepted", ...key });
   first.send({ type: "events", ...key, events: [logEvent(1), logEvent(2)] });
-  await first.next("ack");
+  await first.nextEffect("ack");
   first.close();
 
   const second = await connect(agent, [{ ...key, state: "ended" }]);
@@ -127,7 +127,7 @@ test("an agent that comes back goes on with the same epoch, and its lines are ne
   );
   second.send({ type: "events", ...key, events: [logEvent(2), logEvent(3), outcomeEvent(4)] });
 
-  assert.equal((await second.next("ack")).acknowledged, 4);
+  assert.equal((await second.nextEffect("ack")).acknowledged, 4);
   const chunks = await server.database.query(
     "select first_seq, last_seq from log_chunks where job_id = $1 order by first_seq",
     [key.jobId],
@@ -175,7 +175,7 @@ test("an outcome that the server stored but could not take before it died is tak
   const [kept] = (await second.nextEffect("welcome")).keep;
   assert.equal(kept?.acknowledged, 1);
   second.send({ type: "events", ...key, events: [outcomeEvent(2)] });
-  await second.next("ack");
+  await second.nextEffect("ack");
 
   assert.equal(await stateOf(key), "succeeded");
   second.close();
@@ -187,10 +187,10 @@ test("a report of an older epoch is refused and recorded", async () => {
   const { key } = await offerBuild(connection);
   connection.send({ type: "accepted", ...key });
   connection.send({ type: "lost", ...key, reason: "killed" });
-  await connection.next("ack");
+  await connection.nextEffect("ack");
 
   connection.send({ type: "events", ...key, events: [outcomeEvent(1)] });
-  await connection.next("ack");
+  await connection.nextEffect("ack");
 
   const [event] = await server.database.query(
     "select 1 from events where kind = 'job.stale_report' and job_id = $1",
@@ -213,7 +213,7 @@ test("of two connections with one key the newest wins", async () => {
   const newer = await connect(agent);
   await newer.nextEffect("welcome");
 
-  assert.equal((await older.next("goodbye")).code, "superseded");
+  assert.match((await older.nextEffect("superseded")).reason, /newer/);
   newer.close();
 });
 
@@ -360,7 +360,7 @@ async function finishOver(
 ) {
   connection.send({ type: "accepted", ...key });
   connection.send({ type: "events", ...key, events: [outcomeEvent(1, status)] });
-  await connection.next("ack");
+  await connection.nextEffect("ack");
   connection.close();
 }
 

@@ -16,12 +16,14 @@ type ReportOf<Type extends Report["type"]> = Extract<Report, { type: Type }>;
 
 export interface Handled {
   readonly answer: ServerFrame | null;
+  /** What the agent may forget. */
+  readonly ack: (JobKey & { readonly acknowledged: number }) | null;
   /** A job that no longer takes a slot of the agent. */
   readonly ended: JobKey | null;
   readonly superseded: boolean;
 }
 
-const nothing: Handled = { answer: null, ended: null, superseded: false };
+const nothing: Handled = { answer: null, ack: null, ended: null, superseded: false };
 
 /** Takes one report of an agent that has proved who it is. */
 export function handleReport(
@@ -80,7 +82,7 @@ async function handleLost(
 ): Promise<Handled> {
   const key = { jobId, epoch };
   await takeLoss(context, agentId, key, reason.slice(0, 4000));
-  return { ...nothing, answer: { type: "ack", ...key, acknowledged: 0 }, ended: key };
+  return { ...nothing, ack: { ...key, acknowledged: 0 }, ended: key };
 }
 
 async function handleRenew(
@@ -114,17 +116,13 @@ async function handleEvents(
   if (standing !== "held") {
     // A repetition of what is safe already, or the report of an older epoch: refused, recorded, forgotten.
     if (standing === "stale") await recordStaleReport(context, agentId, key);
-    return { ...nothing, answer: { type: "ack", ...key, acknowledged: last.seq } };
+    return { ...nothing, ack: { ...key, acknowledged: last.seq } };
   }
   const acknowledged = await appendEvents(context, key, events);
   noteProgress(context, key, events);
   const outcome = outcomeOf(events, acknowledged);
   if (outcome) await takeOutcome(context, agentId, key, outcome);
-  return {
-    answer: { type: "ack", ...key, acknowledged },
-    ended: outcome ? key : null,
-    superseded: false,
-  };
+  return { ...nothing, ack: { ...key, acknowledged }, ended: outcome ? key : null };
 }
 
 /** `held`: this agent runs this epoch. `ended`: it did, and the outcome is known. `stale`: all else. */
