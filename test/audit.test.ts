@@ -13,6 +13,9 @@ test("every change of state, artifact copied, token made and refusal is an audit
   });
   await system.ready();
   await fetch(`${system.url}/api/installs`, { headers: { authorization: "Bearer wrong" } });
+  await fetch(`${system.url}/v2/guestbook/web/tags/list`, {
+    headers: { authorization: "Bearer wrong" },
+  });
   await fetch(`${system.url}/api/enrol`, {
     method: "POST",
     headers: { authorization: "Enrolment wrong", "content-type": "application/json" },
@@ -56,10 +59,12 @@ test("every change of state, artifact copied, token made and refusal is an audit
   ]) {
     assert(kinds.has(kind), kind);
   }
-  await until(
-    async () => (await allEvents(system.api)).some(({ kind }) => kind === "request.refused"),
-    "the refused token is an event",
-  );
+  await until(async () => {
+    const refused = (await allEvents(system.api)).filter(({ kind }) => kind === "request.refused");
+    return ["/api/installs", "/v2/"].every((route) =>
+      refused.some(({ data }) => data.route === route),
+    );
+  }, "both refused tokens are events");
 });
 
 async function allEvents(api: <Answer>(path: string) => Promise<Answer>): Promise<EventView[]> {

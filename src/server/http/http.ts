@@ -5,7 +5,7 @@
  * Requests under `/v2/` go to the registry before Fastify sees them, byte for byte; the agents'
  * gateway listens to `app.server`'s `upgrade` event.
  */
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
 import fastifyCookie from "@fastify/cookie";
 import fastifySwagger from "@fastify/swagger";
 import fastify, {
@@ -41,7 +41,9 @@ export async function createHttp(
   context: ServerContext,
   options: HttpOptions = {},
 ): Promise<FastifyInstance> {
-  const app = createFastify(options);
+  const app = createFastify(options, (request, status) => {
+    if (status === 401 || status === 403) void services.refusals.recordForwarded(request);
+  });
   const services = createServices(context, options, () => app.swagger());
   app.addHook("onClose", async () => services.close());
   app.setErrorHandler((error, request, reply) => answerError(context, error, request, reply));
@@ -69,7 +71,10 @@ export async function createHttp(
   return app;
 }
 
-function createFastify({ registry }: HttpOptions): FastifyInstance {
+function createFastify(
+  { registry }: HttpOptions,
+  onForwarded: (request: IncomingMessage, status: number) => void,
+): FastifyInstance {
   return fastify({
     logger: false,
     exposeHeadRoutes: false,
@@ -79,8 +84,9 @@ function createFastify({ registry }: HttpOptions): FastifyInstance {
       createServer(
         { requestTimeout: requestTimeoutMs, headersTimeout: headersTimeoutMs },
         (request, response) => {
-          if (registry && isForRegistry(request.url)) registry.forward(request, response);
-          else handle(request, response);
+          if (!registry || !isForRegistry(request.url)) return handle(request, response);
+          response.once("finish", () => onForwarded(request, response.statusCode));
+          registry.forward(request, response);
         },
       ),
   });

@@ -2,6 +2,7 @@
  * Refusals are told: a wrong token or sign-in becomes an event. A flood cannot fill the table: beyond
  * an allowance refusals are only counted, and the count is part of the next event.
  */
+import type { IncomingMessage } from "node:http";
 import type { FastifyRequest } from "fastify";
 import { Fault } from "../../model/fault.ts";
 import type { ServerContext } from "../context.ts";
@@ -10,6 +11,8 @@ import { recordEvent } from "../event-queue.ts";
 export interface Refusals {
   /** Tells of a refused request. The reason holds no secret. */
   record(request: FastifyRequest, reason: string, actor?: string): Promise<void>;
+  /** Tells of a request that the registry's own process has refused. */
+  recordForwarded(request: IncomingMessage): Promise<void>;
   /** Throws a `Fault` when this caller's enrolments were refused too often lately. */
   admitEnrolment(request: FastifyRequest): void;
   /** Counts a refused enrolment against this caller. */
@@ -26,26 +29,28 @@ export function createRefusals(context: ServerContext): Refusals {
   const enrolments = new Map<string, Allowance>();
   let suppressed = 0;
 
+  async function tell(refusal: object, actor: string): Promise<void> {
+    if (!events.take(context.now())) {
+      suppressed++;
+      return;
+    }
+    const data = { ...refusal, ...(suppressed > 0 ? { suppressed } : {}) };
+    suppressed = 0;
+    try {
+      await recordEvent(context.database, { kind: "request.refused", actor, data });
+    } catch (error) {
+      context.log.error({ err: error, refusal: data }, "A refusal could not be recorded");
+    }
+  }
+
   return {
-    async record(request, reason, actor = "anonymous") {
-      if (!events.take(context.now())) {
-        suppressed++;
-        return;
-      }
-      const data = {
-        method: request.method,
-        // The pattern, never the address itself: people paste secrets into addresses.
-        route: request.routeOptions.url ?? "",
-        reason,
-        from: request.ip,
-        ...(suppressed > 0 ? { suppressed } : {}),
-      };
-      suppressed = 0;
-      try {
-        await recordEvent(context.database, { kind: "request.refused", actor, data });
-      } catch (error) {
-        context.log.error({ err: error, refusal: data }, "A refusal could not be recorded");
-      }
+    record({ method, routeOptions, ip: from }, reason, actor = "anonymous") {
+      // The pattern, never the address itself: people paste secrets into addresses.
+      return tell({ method, route: routeOptions.url ?? "", reason, from }, actor);
+    },
+    recordForwarded({ method, socket }) {
+      const reason = "the registry does not know the token, or it does not open this";
+      return tell({ method, route: "/v2/", reason, from: socket.remoteAddress }, "anonymous");
     },
     admitEnrolment(request) {
       if (enrolments.get(request.ip)?.isEmpty(context.now())) {
