@@ -13,6 +13,7 @@ import {
   type InstallSituation,
   type NextJob,
   reconcile,
+  replansMax,
 } from "./reconcile.ts";
 
 type Verdict = "succeeded" | "failed" | "stale";
@@ -80,6 +81,18 @@ test("whatever fails or goes stale, it ends, and nothing that depends on a faile
         if (!world.applied.includes(name)) continue;
         for (const dependency of dependencies) assert(active.get(dependency)?.fingerprint);
       }
+    }),
+  );
+});
+
+test("a plan that goes stale again and again is given up after a few tries", () => {
+  fc.assert(
+    fc.property(choices, (picks) => {
+      const world = createWorld([{ name: "c0", dependencies: [] }]);
+
+      runToRest(world, picks, (operation) => (operation === "apply" ? "stale" : "succeeded"));
+
+      assert.equal(world.situation.finished.get("c0")?.staleCount, replansMax + 1);
     }),
   );
 });
@@ -269,14 +282,21 @@ function succeed(world: World, job: NextJob, component: DesiredComponent | undef
   }
 }
 
-function runToRest(world: World, picks: Iterator<number>, verdict: () => Verdict): void {
+function runToRest(
+  world: World,
+  picks: Iterator<number>,
+  verdict: (operation: NextJob["operation"]) => Verdict,
+): void {
   const stepsMax = 200;
   for (world.steps = 0; ; world.steps++) {
     assert(world.steps < stepsMax, "it ends");
     start(world, reconcile(look(world)));
     const open = [...world.situation.underWay.keys()];
     if (open.length === 0) return;
-    finish(world, open[picks.next().value % open.length] ?? null, verdict());
+    const name = open[picks.next().value % open.length] ?? null;
+    const job = world.situation.underWay.get(name);
+    assert(job);
+    finish(world, name, verdict(job.operation));
   }
 }
 

@@ -27,17 +27,12 @@ after(() => server.close());
 
 test("two servers and fifty triggers at once make the same jobs as one", async () => {
   const install = await createActiveInstall("many", { a: [], b: [], c: [], d: ["a", "b", "c"] });
-  await server.database.query("update installs set reconcile_due_at = now() where id = $1", [
-    install,
-  ]);
+  await forgetJobs(install);
   const other = { ...server.context, serverId: "other" };
 
   await Promise.all(
     Array.from({ length: 50 }, async (_, index) => {
-      await server.database.query(
-        "update installs set reconcile_due_at = clock_timestamp() where id = $1",
-        [install],
-      );
+      await markDue(install);
       await reconcileNext(index % 2 ? server.context : other);
     }),
   );
@@ -51,6 +46,31 @@ test("two servers and fifty triggers at once make the same jobs as one", async (
     jobs.map((job) => `${job.operation} ${job.component}`),
     ["sync a", "sync b", "sync c", "sync d"],
   );
+});
+
+test("the row's lock alone is enough: without the index behind it the jobs are the same", async () => {
+  const install = await createActiveInstall("locked", { a: [], b: [], c: [] });
+  await forgetJobs(install);
+  const [index] = await server.database.query<{ definition: string }>(
+    "select indexdef as definition from pg_indexes where indexname = 'jobs_one_unfinished'",
+  );
+  await server.database.query("drop index jobs_one_unfinished");
+  try {
+    await Promise.all(
+      Array.from({ length: 50 }, async () => {
+        await markDue(install);
+        await reconcileNext(server.context);
+      }),
+    );
+
+    const jobs = await server.database.query(
+      "select 1 from jobs where install_id = $1 and component is not null",
+      [install],
+    );
+    assert.equal(jobs.length, 3);
+  } finally {
+    await server.database.query(index?.definition ?? "");
+  }
 });
 
 test("an install comes to rest with every component applied, in the order of the graph", async () => {
@@ -187,6 +207,20 @@ async function createActiveInstall(
     await settleReconcile();
   }
   return install;
+}
+
+/** As if nothing had been reconciled yet. */
+function forgetJobs(install: string): Promise<object[]> {
+  return server.database.query("delete from jobs where install_id = $1 and component is not null", [
+    install,
+  ]);
+}
+
+function markDue(install: string): Promise<object[]> {
+  return server.database.query(
+    "update installs set reconcile_due_at = clock_timestamp() where id = $1",
+    [install],
+  );
 }
 
 async function settleReconcile(): Promise<void> {

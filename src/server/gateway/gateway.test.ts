@@ -181,28 +181,31 @@ test("an outcome that the server stored but could not take before it died is tak
   second.close();
 });
 
-test("a report of an older epoch is refused and recorded", async () => {
+test("a report of an older epoch is refused and recorded, also from the agent that runs the newer one", async () => {
   const agent = await enrol();
   const connection = await connect(agent);
   const { key } = await offerBuild(connection);
   connection.send({ type: "accepted", ...key });
   connection.send({ type: "lost", ...key, reason: "killed" });
   await connection.nextEffect("ack");
+  await server.database.query("update jobs set not_before = now() where id = $1", [key.jobId]);
+  server.context.wake.notify("jobs:build");
+  const offer = await connection.nextEffect("offer");
+  const { payload } = await verifyDocument("landfall-grant", LeaseGrant, offer.grant, findKey);
+  const newer = { jobId: key.jobId, epoch: payload.epoch };
+  connection.send({ type: "accepted", ...newer });
+  await until(async () => (await stateOf(newer)) === "running");
 
   connection.send({ type: "events", ...key, events: [outcomeEvent(1)] });
   await connection.nextEffect("ack");
 
+  assert.equal(await stateOf(newer), "running");
   const [event] = await server.database.query(
     "select 1 from events where kind = 'job.stale_report' and job_id = $1",
     [key.jobId],
   );
   assert(event);
-  assert.notEqual(await stateOf(key), "succeeded");
-  await server.database.query(
-    "update jobs set not_before = now() + interval '1 hour' where id = $1",
-    [key.jobId],
-  );
-  connection.close();
+  await finishOver(connection, newer);
 });
 
 test("of two connections with one key the newest wins", async () => {
