@@ -6,8 +6,8 @@
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { existsSync, readFileSync } from "node:fs";
+import { delimiter, dirname, join } from "node:path";
 import "./plain-schemas.ts";
 import type { CliContext, Programs } from "../src/cli/context.ts";
 import { exitCodes } from "../src/cli/exit-code.ts";
@@ -85,8 +85,16 @@ async function preparePrograms(ownFolder?: string): Promise<Programs> {
     registry: command(files.registry),
     supervisor: command(files.supervisor),
     executor: command(files.executor),
-    paths: [dirname(process.execPath), dirname(files.executor)],
+    paths: [dirname(process.execPath), dirname(files.executor), ...toolFolders()],
   };
+}
+
+/** Where Terraform is, if it is not among the system's programs, which jobs see anyway. */
+function toolFolders(): string[] {
+  const folders = (env.PATH ?? "").split(delimiter).filter((folder) => folder.startsWith("/"));
+  const holds = (folder: string) =>
+    ["terraform", "tofu"].some((name) => existsSync(join(folder, name)));
+  return folders.filter((folder) => !folder.startsWith("/usr/") && holds(folder));
 }
 
 async function runForeground(command: readonly string[]): Promise<number> {

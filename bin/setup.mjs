@@ -33,6 +33,7 @@ const files = {
   lock: join(modules, ".landfall-lock"),
   unfinished: join(modules, ".landfall-unfinished"),
   node24: join(modules, ".landfall", "node24"),
+  tools: join(modules, ".landfall", "tools"),
 };
 const npmFlags = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
 const nodePackage = `node-${process.platform}-${process.arch}`;
@@ -44,6 +45,8 @@ const testTools = [
   { program: "mount", package: "mount" },
   { program: "chromium", package: "chromium" },
 ];
+
+const tofuVersion = "v1.12.6";
 
 class SetupError extends Error {}
 
@@ -61,7 +64,10 @@ for (const [signal, exitCode] of [
 
 try {
   await setUp();
-  if (process.argv.includes("--tests")) await installTestTools();
+  if (process.argv.includes("--tests")) {
+    await installTestTools();
+    await buildTofu();
+  }
 } catch (error) {
   lock.release();
   if (!(error instanceof SetupError)) throw error;
@@ -218,6 +224,32 @@ async function installTestTools() {
   }
   if (exitCode === 0) console.log(`Installed ${packages.join(", ")} in ${seconds(since)}.`);
   else console.error(`The tests need ${names}, but \`${command}\` failed:\n${output.trim()}`);
+}
+
+/** Terraform comes from nowhere that can be reached here; OpenTofu can be built, once, in some minutes. */
+async function buildTofu() {
+  const isThere = ["terraform", "tofu"].some(isOnPath) || fs.existsSync(join(files.tools, "tofu"));
+  if (isThere) return;
+  if (!isOnPath("go")) {
+    console.error(
+      "The tests need `terraform` or `tofu` on the path, or `go` to build one: install one of them.",
+    );
+    return;
+  }
+  const since = performance.now();
+  console.log(`Building OpenTofu ${tofuVersion} for the tests, which takes some minutes …`);
+  const { exitCode, output } = await run(
+    join(root, "bin", "setup-tofu.sh"),
+    [tofuVersion, files.tools],
+    {
+      env: process.env,
+    },
+  );
+  if (exitCode === 0) console.log(`Built OpenTofu in ${seconds(since)}.`);
+  else
+    console.error(
+      `The tests need \`terraform\` or \`tofu\`, but building one failed:\n${output.trim()}`,
+    );
 }
 
 /** Runs a program to its end; ended when this process is, or when it takes too long. */

@@ -10,7 +10,7 @@
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { delimiter, join } from "node:path";
 import { stripVTControlCharacters } from "node:util";
 
 interface Stage {
@@ -27,6 +27,7 @@ interface Verdict {
 }
 
 const root = join(import.meta.dirname, "..");
+const tools = join(root, "node_modules", ".landfall", "tools");
 /** Two cores are what CI has; more at once only makes timing tests fail. */
 const concurrency = 2;
 const testTimeoutMs = 120_000;
@@ -116,6 +117,8 @@ function run(args: readonly string[]): Promise<{ exitCode: number; output: strin
     const child = spawn(process.execPath, args, {
       cwd: root,
       stdio: ["ignore", "pipe", "inherit"],
+      // What set-up built for the tests, where the machine has none.
+      env: { ...process.env, PATH: `${process.env.PATH}${delimiter}${tools}` },
       timeout: stageTimeoutMs,
     });
     current = child;
