@@ -1,13 +1,11 @@
 /** The small schemas that all the others are made of. */
 import { z } from "zod";
-import type { AgentId, AppId, BuildId, InstallId, JobId, ReleaseId } from "../model/ids.ts";
+import type { AgentId, AppId, InstallId, JobId } from "../model/ids.ts";
 import type { Digest, Json, JsonObject } from "../model/json.ts";
 
 const idText = (prefix: string) => z.string().regex(new RegExp(`^${prefix}_[0-9a-z]{24}$`));
 
 export const AppIdText = idText("app").transform((text) => text as AppId);
-export const BuildIdText = idText("bld").transform((text) => text as BuildId);
-export const ReleaseIdText = idText("rel").transform((text) => text as ReleaseId);
 export const InstallIdText = idText("ins").transform((text) => text as InstallId);
 export const JobIdText = idText("job").transform((text) => text as JobId);
 export const AgentIdText = idText("agt").transform((text) => text as AgentId);

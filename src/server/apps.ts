@@ -8,11 +8,12 @@ import { findCycle } from "../model/graph.ts";
 import { type AppId, type BuildId, createId } from "../model/ids.ts";
 import type { ArtifactReference, Outcome } from "../model/job.ts";
 import { type Digest, digestOfJson } from "../model/json.ts";
-import type { BuildView, SyncAnswer, SyncRequest } from "../protocol/api.ts";
+import type { SyncAnswer, SyncRequest } from "../protocol/api.ts";
 import type { ServerContext } from "./context.ts";
 import { onlyRow, type Sql } from "./database.ts";
 import { buildQueue, queueJobs } from "./job-machine.ts";
 import { createJob } from "./manifest.ts";
+import { listBuildsOfConfig } from "./views/apps.ts";
 
 type Component = SyncRequest["config"]["components"][number];
 
@@ -30,7 +31,7 @@ export async function syncApp(
       await ensureBuild(context, sql, app, number, component, request);
     }
     const releaseNumber = await completeRelease(context, sql, app.id, number);
-    const builds = await listBuilds(sql, app, number);
+    const builds = await listBuildsOfConfig(sql, app.id, number);
     return { app: app.name, configNumber: number, changed, builds, releaseNumber };
   });
   context.wake.notify(`jobs:${buildQueue}`);
@@ -232,20 +233,4 @@ async function completeRelease(
     [appId, release.id],
   );
   return release.number;
-}
-
-async function listBuilds(
-  sql: Sql,
-  app: { id: AppId; name: string },
-  configNumber: number,
-): Promise<BuildView[]> {
-  const rows = await sql.query<Omit<BuildView, "app" | "createdAt"> & { createdAt: Date }>(
-    `select builds.id, builds.component, builds.state, builds.job_id as "jobId", builds.artifact,
-            builds.created_at as "createdAt"
-     from config_builds join builds on builds.id = config_builds.build_id
-     where config_builds.app_id = $1 and config_builds.config_number = $2
-     order by builds.component`,
-    [app.id, configNumber],
-  );
-  return rows.map((row) => ({ ...row, app: app.name, createdAt: row.createdAt.toISOString() }));
 }

@@ -2,7 +2,7 @@
  * One address: the server's port forwards `/v2/` to the registry's own process, byte for byte and
  * without hashing, so that pushing a gigabyte does not delay an agent's lease.
  */
-import { Agent, type IncomingMessage, request, type ServerResponse } from "node:http";
+import { Agent, request, type ServerResponse } from "node:http";
 import { pipeline } from "node:stream";
 import type { RegistryDoor } from "./http/services.ts";
 
@@ -22,7 +22,7 @@ export function createRegistryForward(registryUrl: string): RegistryDoor & { clo
         pipeline(reply, answer, () => {});
       });
       outgoing.on("error", () => refuse(answer));
-      forwardBody(incoming, outgoing);
+      pipeline(incoming, outgoing, () => {});
     },
     async isReachable(signal) {
       // Without a token the registry refuses, which is an answer too.
@@ -32,10 +32,6 @@ export function createRegistryForward(registryUrl: string): RegistryDoor & { clo
     },
     close: () => agent.destroy(),
   };
-}
-
-function forwardBody(incoming: IncomingMessage, outgoing: NodeJS.WritableStream): void {
-  pipeline(incoming, outgoing, () => {});
 }
 
 function refuse(answer: ServerResponse): void {
