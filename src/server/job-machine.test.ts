@@ -162,6 +162,18 @@ test("a job that is lost too often fails, and the events tell the whole story", 
   );
 });
 
+test("a job that its agent has no room for goes back as often as it takes, and loses no attempt", async () => {
+  const [id] = await queue(1);
+  for (let attempt = 1; attempt <= 5; attempt++) {
+    await nackJob(server.database, first, await offer(first), "no slot");
+    await clearBackoff();
+  }
+
+  assert.equal(await stateOf(id), "queued");
+  await loseJob(server.database, first, await offer(first), "killed");
+  assert.equal(await stateOf(id), "queued");
+});
+
 test("a lost job waits a moment before it is tried again", async () => {
   await queue(1);
   const key = await offer(first);

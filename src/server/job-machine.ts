@@ -117,14 +117,14 @@ export async function startJob(sql: Sql, agentId: AgentId, key: JobKey): Promise
   return rows.length > 0;
 }
 
-/** The agent did not take it: back to the queue, a little later, or failed when tried too often. */
+/** The agent could not take it now: back to the queue, a little later. Nothing was tried, so nothing counts. */
 export async function nackJob(
   sql: Sql,
   agentId: AgentId,
   key: JobKey,
   reason: string,
 ): Promise<boolean> {
-  return returnJob(sql, agentId, key, ["offered"], reason);
+  return returnJob(sql, agentId, key, { states: ["offered"], counts: false, reason });
 }
 
 /** No trace of its executor is left, and no outcome: the next epoch, or failed. */
@@ -134,32 +134,33 @@ export async function loseJob(
   key: JobKey,
   reason: string,
 ): Promise<boolean> {
-  return returnJob(sql, agentId, key, ["offered", "running", "unreachable"], reason);
+  const states = ["offered", "running", "unreachable"];
+  return returnJob(sql, agentId, key, { states, counts: true, reason });
 }
 
 async function returnJob(
   sql: Sql,
   agentId: AgentId,
   key: JobKey,
-  states: readonly string[],
-  reason: string,
+  { states, counts, reason }: { states: readonly string[]; counts: boolean; reason: string },
 ): Promise<boolean> {
   // A cancel that was waiting for the agent is fulfilled here: nothing of the job is left to stop.
   const rows = await sql.query(
     `update jobs set agent_id = null, lease_expires_at = null,
        state = case when cancel_requested_at is not null then 'cancelled'
-                    when n < attempts_max then 'queued' else 'failed' end,
+                    when $7 and losses + 1 >= attempts_max then 'failed' else 'queued' end,
+       losses = losses + $7::int,
        not_before = clock_timestamp() + make_interval(secs => 0.25 * power(2, least(n, 6))),
-       finished_at = case when cancel_requested_at is not null or n >= attempts_max
+       finished_at = case when cancel_requested_at is not null or ($7 and losses + 1 >= attempts_max)
                           then clock_timestamp() end,
        outcome = case when cancel_requested_at is not null
                       then jsonb_build_object('status', 'cancelled', 'code', 'cancelled')
-                      when n >= attempts_max
+                      when $7 and losses + 1 >= attempts_max
                       then jsonb_build_object('status', 'failed', 'code', 'lost',
-                             'message', 'Tried ' || n || ' times. ' || $6::text) end
+                             'message', 'Tried ' || losses + 1 || ' times. ' || $6::text) end
      where id = $1 and generation = $2 and n = $3 and agent_id = $4 and state = any($5)
      returning id`,
-    [key.jobId, key.epoch.generation, key.epoch.n, agentId, states, reason],
+    [key.jobId, key.epoch.generation, key.epoch.n, agentId, states, reason, counts],
   );
   return rows.length > 0;
 }
@@ -236,11 +237,12 @@ export async function expireLeases(sql: Sql): Promise<JobId[]> {
   );
   const returned = await sql.query<{ id: JobId }>(
     `update jobs set agent_id = null, lease_expires_at = null,
-       state = case when n < attempts_max then 'queued' else 'failed' end,
-       finished_at = case when n >= attempts_max then clock_timestamp() end,
-       outcome = case when n >= attempts_max
+       losses = losses + 1,
+       state = case when losses + 1 < attempts_max then 'queued' else 'failed' end,
+       finished_at = case when losses + 1 >= attempts_max then clock_timestamp() end,
+       outcome = case when losses + 1 >= attempts_max
                       then jsonb_build_object('status', 'failed', 'code', 'lost', 'message',
-                             'Its agent fell silent ' || n || ' times.') end
+                             'Its agent fell silent ' || losses + 1 || ' times.') end
      where state in ('offered', 'running') and lease_expires_at < clock_timestamp() and queue = $1
      returning id`,
     [buildQueue],

@@ -60,6 +60,8 @@ export function serveAgent(
   let agentNonce = "";
   let counter = 0;
   let slots = 0;
+  /** False while the agent says that it takes nothing: it is full, or about to stop. */
+  let isTaking = false;
   const sentCancels = new Set<string>();
   const held = new Map<string, { key: JobKey; manifest: Manifest; renewAt: number }>();
   let work: Promise<void> = Promise.resolve();
@@ -101,6 +103,7 @@ export function serveAgent(
     const { kept, forget } = await resolveJournal(context, found.id, frame.journal);
     for (const { key, manifest } of kept) held.set(key.jobId, { key, manifest, renewAt: 0 });
     slots = frame.freeSlots + kept.length;
+    isTaking = frame.freeSlots > 0;
     const keep = kept.map(({ key, acknowledged }) => ({ ...key, acknowledged }));
     await sendEffect({
       type: "welcome",
@@ -129,7 +132,10 @@ export function serveAgent(
       return handleHello(frame);
     }
     if (!agent) return close("refused", "Expected hello first.");
-    if (frame.type === "renew") await renewTokens();
+    if (frame.type === "renew") {
+      isTaking = frame.freeSlots > 0;
+      await renewTokens();
+    }
     const report = await handleReport(context, agent.id, id, frame);
     if (report.superseded) return supersede();
     if (report.answer) send(report.answer);
@@ -143,7 +149,7 @@ export function serveAgent(
       if (!agent || socket.readyState !== socket.OPEN) return;
       await sendCancels(agent);
       const freeSlots = slots - held.size;
-      if (freeSlots <= 0) return;
+      if (!isTaking || freeSlots <= 0) return;
       const queue = agent.install_id ?? buildQueue;
       for (const offer of await claimOffers(context, agent.id, queue, freeSlots)) {
         held.set(offer.key.jobId, {

@@ -220,6 +220,26 @@ test("of two connections with one key the newest wins", async () => {
   newer.close();
 });
 
+test("an agent that says it has no slot is offered nothing until it says otherwise", async () => {
+  const connection = await connect(await enrol());
+  await connection.nextEffect("welcome");
+  connection.send({ type: "renew", jobs: [], freeSlots: 0 });
+  await connection.next("renewed");
+  await queueBuild();
+  connection.send({ type: "renew", jobs: [], freeSlots: 0 });
+  await connection.next("renewed");
+  const [job] = await server.database.query<{ state: string }>(
+    "select state from jobs order by created_at desc limit 1",
+  );
+  assert.equal(job?.state, "queued");
+
+  connection.send({ type: "renew", jobs: [], freeSlots: 1 });
+
+  const offer = await connection.nextEffect("offer");
+  const { payload } = await verifyDocument("landfall-grant", LeaseGrant, offer.grant, findKey);
+  await finishOver(connection, { jobId: payload.jobId, epoch: payload.epoch });
+});
+
 test("a cancel reaches the agent as a signed frame", async () => {
   const agent = await enrol();
   const connection = await connect(agent);

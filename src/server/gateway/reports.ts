@@ -6,10 +6,10 @@ import type { AgentFrame, ServerFrame } from "../../protocol/frames.ts";
 import type { JobKey } from "../../protocol/job-key.ts";
 import type { ServerContext } from "../context.ts";
 import { recordEvent } from "../event-queue.ts";
-import { nackJob, renewLeases, startJob } from "../job-machine.ts";
+import { loseJob, nackJob, renewLeases, startJob } from "../job-machine.ts";
 import { takeLoss } from "../jobs.ts";
 import { appendEvents } from "../log-chunks.ts";
-import { takeOutcome } from "../outcomes.ts";
+import { settleEnded, takeOutcome } from "../outcomes.ts";
 
 type Report = Exclude<AgentFrame, { type: "hello" }>;
 type ReportOf<Type extends Report["type"]> = Extract<Report, { type: Type }>;
@@ -69,7 +69,13 @@ async function handleRefused(
       jobId: job?.jobId ?? null,
       data: { code, reason: reason.slice(0, 2000) },
     });
-    if (job) await nackJob(sql, agentId, job, reason.slice(0, 2000));
+    if (!job) return;
+    // Full, or waiting for an older try to end: a matter of time. Anything else will not mend itself.
+    const isPassing = code === "no_slot" || code === "older_epoch_alive";
+    const back = isPassing ? nackJob : loseJob;
+    if (await back(sql, agentId, job, reason.slice(0, 2000))) {
+      await settleEnded(context, sql, job.jobId);
+    }
   });
   context.wake.notify("live");
   return { ...nothing, ended: job };

@@ -36,6 +36,7 @@ create table jobs (
   deploy           int not null default 0,      -- the install's deploy number when the job was made
   generation       int not null default 1,
   n                int not null default 0,      -- (generation, n) is the epoch; n rises with every offer
+  losses           int not null default 0,      -- how often its executor vanished without an outcome
   attempts_max     int not null default 3,
   agent_id         text,
   lease_expires_at timestamptz,
