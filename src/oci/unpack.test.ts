@@ -61,6 +61,21 @@ for (const [sentence, items] of Object.entries(hostile)) {
     }));
 }
 
+test("nothing is written through a link that leads out, not even another link", () =>
+  withFolder(async (folder) => {
+    await mkdir(join(folder, "here"));
+    const tar = await tarOf([
+      { name: "a", type: "symlink", linkname: ".." },
+      { name: "a/b", type: "symlink", linkname: "x" },
+      { name: "x" },
+    ]);
+
+    const error = await failure(unpack(stream(tar), join(folder, "here", "target")));
+
+    assert.equal(isBadContent(error), true, String(error));
+    assert.deepEqual(await readdir(join(folder, "here")), []);
+  }));
+
 test("any names at all stay inside or are refused", () =>
   fc.assert(
     fc.asyncProperty(

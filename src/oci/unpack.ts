@@ -3,8 +3,8 @@
  * outside the target.
  *
  * Everything is written into a new folder beside the target, which takes the target's name at the
- * end. No entry is written through a link, since links are made last and must lead to something
- * inside. Owners, times and special bits are not taken over.
+ * end. No entry is written through a link: links are made last, none below another, and each must lead
+ * to something inside. Owners, times and special bits are not taken over.
  */
 import { createReadStream } from "node:fs";
 import { chmod, mkdir, mkdtemp, open, realpath, rename, rm, symlink } from "node:fs/promises";
@@ -134,7 +134,12 @@ function checkName(given: string): string {
 
 async function makeLinks(folder: string, links: readonly Link[]): Promise<void> {
   const root = await realpath(folder);
+  const names = new Set(links.map(({ name }) => name));
   for (const { name, target } of links) {
+    // Otherwise a link that leads out would be written through, before anybody looked where it leads.
+    if (foldersAbove(name).some((above) => names.has(above))) {
+      throw malformed("no entry below a link", `\`${name}\``);
+    }
     if (isAbsolute(target) || target === "" || target.includes("\0")) {
       throw malformed("links inside the directory", `\`${name}\` leading to \`${target}\``);
     }
@@ -149,6 +154,12 @@ async function makeLinks(folder: string, links: readonly Link[]): Promise<void> 
     if (real !== null && (real === root || real.startsWith(root + sep))) continue;
     throw malformed("links inside the directory", `\`${name}\` leading to \`${target}\``);
   }
+}
+
+/** `a` and `a/b` for `a/b/c`. */
+function foldersAbove(name: string): string[] {
+  const parts = name.split("/");
+  return parts.slice(1).map((_, index) => parts.slice(0, index + 1).join("/"));
 }
 
 async function moveInto(folder: string, target: string): Promise<void> {
