@@ -30,6 +30,7 @@ export function sampleInstall(changes: Partial<InstallView> = {}): InstallView {
     releaseNumber: 1,
     deploy: 1,
     agent: null,
+    pause: null,
     components: [sampleComponent("web")],
     createdAt: "2030-01-01T00:00:00Z",
     ...changes,

@@ -9,6 +9,9 @@ const tailLines = 20;
 export function formatEvent(event: JobEvent): string | null {
   if (event.type === "log") return event.line;
   if (event.type === "progress") return null;
+  if (event.type === "gap") {
+    return `— lines ${event.seq} to ${event.last} are missing: ${event.reason}`;
+  }
   const { status, code, message } = event.outcome;
   const what = code === undefined || code === status ? status : `${status} (${code})`;
   return message === undefined ? `— ${what}` : `— ${what}: ${message}`;

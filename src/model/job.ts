@@ -81,6 +81,8 @@ export interface Outcome {
   /** apply, provision: what others may refer to, and one keyed hash over all of it. */
   readonly outputs?: { readonly [name: string]: Output };
   readonly outputsHash?: string;
+  /** Keys in the install's store under which values of an older epoch were kept aside: a person must look. */
+  readonly conflicts?: readonly string[];
 }
 
 export const outcomeCodes = [
@@ -91,12 +93,35 @@ export const outcomeCodes = [
   "stale_plan", // what the plan was made against has changed since
   "stale_values", // an output that the manifest counts on has changed since
   "fenced", // a newer epoch of this component has written meanwhile
-  "timed_out",
+  "not_started", // its limit to start was over before an agent could begin it
+  "timed_out", // its limit to finish was over
+  "silent", // its executor gave no sign of life for longer than its limit
+  "unavailable", // something that it needs could not be reached; it may pass by itself
   "lost", // the executor vanished without an outcome, more often than the manifest allows
   "missing_tool", // a program that the plugin needs is not on this machine
   "cancelled",
 ] as const;
 export type OutcomeCode = (typeof outcomeCodes)[number];
+
+/** How long a job may take, in three respects; each that is passed has its own outcome. */
+export interface JobLimits {
+  /** From its making until an executor runs; null: for ever. Time in a pause does not count. */
+  readonly startSeconds: number | null;
+  /** Of one executor. */
+  readonly finishSeconds: number;
+  /** Without a sign of life of the executor, whatever its plugin prints. */
+  readonly silenceSeconds: number;
+}
+
+/** When a job is tried again by itself, as its next epoch. Executors that vanished count as attempts too. */
+export interface RetryPolicy {
+  readonly attempts: number;
+  /** Failures of these kinds are worth another attempt. */
+  readonly on: readonly OutcomeCode[];
+  /** Before the second attempt; it doubles from there, up to the cap. */
+  readonly backoffSeconds: number;
+  readonly backoffSecondsMax: number;
+}
 
 export const finishedStates = ["succeeded", "failed", "cancelled"] as const;
 

@@ -11,12 +11,19 @@
  *   GET    /api/installs/:name                                                        → InstallView
  *   DELETE /api/installs/:name                                                        → InstallView
  *   POST   /api/installs/:name/deploy     DeployRequest                               → InstallView
+ *   POST   /api/installs/:name/pause      PauseRequest                                → InstallView
+ *   POST   /api/installs/:name/resume                                                 → InstallView
+ *   POST   /api/installs/:name/replace-agent                                          → CodeAnswer
+ *   GET    /api/installs/:name/why?component=&deploy=                                 → WhyAnswer
  *   GET    /api/jobs?install=&state=&after=&limit=                                    → { jobs: JobView[], next }
  *   GET    /api/jobs/:id                                                              → JobView
  *   GET    /api/jobs/:id/logs?after=&follow=   lines of JobEvent, as they come (application/x-ndjson)
  *   POST   /api/jobs/:id/cancel                                                       → JobView
+ *   GET    /api/jobs/:id/why                                                          → WhyAnswer
  *   GET    /api/agents                                                                → { agents: AgentView[] }
  *   POST   /api/agents/code               CodeRequest                                 → CodeAnswer
+ *   POST   /api/agents/:id/drain          DrainRequest                                → AgentView
+ *   POST   /api/agents/:id/undrain                                                    → AgentView
  *   GET    /api/events?install=&job=&after=&limit=                                    → { events: EventView[], next }
  *   GET    /api/live                      server-sent events: { installs, jobs, agents } whenever something changed
  *   GET    /healthz /readyz /metrics /openapi.json /docs /sign-in /
@@ -129,6 +136,9 @@ export const CreateInstall = z.object({
 
 export const DeployRequest = z.object({ release: z.int().min(1).exactOptional() });
 
+export const PauseRequest = z.object({ reason: z.string().trim().min(1).max(500) });
+export const DrainRequest = z.object({ reason: z.string().trim().max(500).exactOptional() });
+
 export const componentStates = [
   "disabled", // this machine cannot run it; `reason` says why
   "waiting", // for components that it depends on
@@ -169,6 +179,8 @@ export const InstallView = z.object({
   releaseNumber: z.int().nullable(),
   deploy: z.int(),
   agent: z.object({ id: z.string(), connected: z.boolean() }).nullable(),
+  /** No job is made or begun while it is set; jobs under way go on. */
+  pause: z.object({ reason: z.string(), by: z.string(), since: z.string() }).nullable(),
   components: z.array(ComponentView),
   createdAt: z.string(),
 });
@@ -199,6 +211,12 @@ export const AgentView = z.object({
   seenAt: z.string().nullable(),
   generation: z.int(),
   revoked: z.boolean(),
+  /** It finishes what it runs, and gets nothing new. */
+  drain: z.object({ reason: z.string(), since: z.string() }).nullable(),
+  /** Jobs that it holds now. */
+  jobs: z.int(),
+  /** Of its program; null when it has not told. */
+  version: z.string().nullable(),
 });
 export type AgentView = z.output<typeof AgentView>;
 

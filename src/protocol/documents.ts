@@ -5,7 +5,7 @@
  * starts only with both, and with a grant that names the manifest's digest.
  */
 import { z } from "zod";
-import { operations } from "../model/job.ts";
+import { operations, outcomeCodes } from "../model/job.ts";
 import {
   AgentIdText,
   AppIdText,
@@ -58,7 +58,25 @@ export const Manifest = z.object({
   approval: z.object({ planDigest: DigestText, approvalDigest: DigestText }).nullable(),
   /** What this deploy makes of the component, in one digest: artifact, configuration, inputs, dependencies. */
   fingerprint: DigestText.nullable(),
+  /** The limit to finish; agents of protocol 1 know no other. */
   timeoutSeconds: z.int().min(1),
+  /** Since protocol 2. */
+  limits: z
+    .object({
+      startSeconds: z.int().min(1).nullable(),
+      finishSeconds: z.int().min(1),
+      silenceSeconds: z.int().min(1),
+    })
+    .exactOptional(),
+  /** Since protocol 2. */
+  retry: z
+    .object({
+      attempts: z.int().min(1).max(21),
+      on: z.array(z.enum(outcomeCodes)),
+      backoffSeconds: z.number().min(0),
+      backoffSecondsMax: z.number().min(0),
+    })
+    .exactOptional(),
 });
 export type Manifest = z.output<typeof Manifest>;
 

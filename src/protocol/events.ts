@@ -36,6 +36,7 @@ export const OutcomeSchema = z.object({
   plan: PlanReferenceSchema.exactOptional(),
   outputs: z.record(z.string(), OutputSchema).exactOptional(),
   outputsHash: z.string().exactOptional(),
+  conflicts: z.array(z.string()).max(100).exactOptional(),
 });
 
 const numbered = { seq: z.int().min(1), at: z.string() };
@@ -55,9 +56,21 @@ export const JobEvent = z.discriminatedUnion("type", [
     total: z.number().nullable(),
     unit: z.enum(["bytes", "steps"]),
   }),
+  /** Lines that had to give way where they were spooled: it stands for the numbers `seq` to `last`. */
+  z.object({
+    ...numbered,
+    type: z.literal("gap"),
+    last: z.int().min(1),
+    reason: z.string(),
+  }),
   z.object({ ...numbered, type: z.literal("outcome"), outcome: OutcomeSchema }),
 ]);
 export type JobEvent = z.output<typeof JobEvent>;
+
+/** The last number that an event stands for. */
+export function lastSeqOf(event: JobEvent): number {
+  return event.type === "gap" ? event.last : event.seq;
+}
 
 /** Lines longer than this are cut, with a mark. */
 export const logLineBytesMax = 16_384;

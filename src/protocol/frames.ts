@@ -10,19 +10,29 @@
  *   agent → server   accepted | refused | lost        the answer to an offer, and what became of it
  *   agent → server   events                           numbered lines and the outcome of one job
  *   both             renew / renewed                  all leases in one message, every few seconds: the heartbeat
+ *   server → agent   signed(recall)                   since 2: the server's memory went back in time; tell what ended
+ *   agent → server   recalled                         since 2: manifests and outcomes of jobs that ended, in pages
  *
  * A signed frame carries the nonce that the agent chose for this connection and a counter that rises by
  * one, so that neither a proxy nor a replay can forge one.
  */
 import { z } from "zod";
+import { OutcomeSchema } from "./events.ts";
 import { JobCredentials } from "./job-folder.ts";
 import { EventsOfJob, JobKey } from "./job-key.ts";
-import { AgentIdText } from "./json-schema.ts";
+import { AgentIdText, EpochSchema } from "./json-schema.ts";
 
-export const protocolVersions = [1] as const;
+export const protocolVersions = [1, 2] as const;
 
 /** The largest frame either side takes. */
 export const frameBytesMax = 1024 * 1024;
+
+/**
+ * A place in the server's history that an agent remembers: the number of an audit event and a hash of
+ * it. A server that does not find it has been restored from an older back-up.
+ */
+export const Checkpoint = z.object({ position: z.int().min(0), mark: z.string().max(128) });
+export type Checkpoint = z.output<typeof Checkpoint>;
 
 export const Challenge = z.object({
   type: z.literal("challenge"),
@@ -46,6 +56,14 @@ export const Hello = z.object({
   signature: z.string(),
   journal: z.array(JournalEntry),
   freeSlots: z.int().min(0),
+  /** Since 2: the newest checkpoint that a server gave this agent; null before the first. */
+  checkpoint: Checkpoint.nullable().exactOptional(),
+  /** Since 2: the newest generation of any job that it launched, 0 before the first. */
+  generation: z.int().min(0).exactOptional(),
+  /** Since 2: how many jobs it runs at once. */
+  slots: z.int().min(1).exactOptional(),
+  /** Since 2: the version of its program, for people. */
+  version: z.string().max(64).exactOptional(),
 });
 export type Hello = z.output<typeof Hello>;
 
@@ -76,6 +94,10 @@ export const Welcome = z.object({
   keep: z.array(JobKey.extend({ acknowledged: z.int().min(0) })),
   /** Of the journal: the server has its outcome or a newer epoch; end the executor, forget the folder. */
   forget: z.array(JobKey),
+  /** Since 2: how many bytes of event frames may be on their way without an ack, over all jobs. */
+  creditBytes: z.int().min(1).exactOptional(),
+  /** Since 2. */
+  checkpoint: Checkpoint.exactOptional(),
 });
 export const Offer = z.object({
   ...counted,
@@ -102,7 +124,11 @@ export const Ack = z.object({
   ...JobKey.shape,
   type: z.literal("ack"),
   acknowledged: z.int().min(0),
+  /** Since 2, with an outcome: where in the server's history it stands. */
+  checkpoint: Checkpoint.exactOptional(),
 });
+/** Since 2: the server was restored; it asks for all that ended, as far back as the agent remembers. */
+export const Recall = z.object({ ...counted, type: z.literal("recall") });
 export const Superseded = z.object({
   ...counted,
   type: z.literal("superseded"),
@@ -115,6 +141,7 @@ export const EffectFrame = z.discriminatedUnion("type", [
   RenewedCredentials,
   Ack,
   Superseded,
+  Recall,
 ]);
 export type EffectFrame = z.output<typeof EffectFrame>;
 
@@ -152,6 +179,14 @@ export const Renew = z.object({
   freeSlots: z.int().min(0),
 });
 export const Events = EventsOfJob.extend({ type: z.literal("events") });
+/** Since 2: one page of the answer to `recall`, oldest first; an empty last page has `more` false too. */
+export const Recalled = z.object({
+  type: z.literal("recalled"),
+  jobs: z
+    .array(z.object({ manifest: z.string(), epoch: EpochSchema, outcome: OutcomeSchema }))
+    .max(200),
+  more: z.boolean(),
+});
 
 export const AgentFrame = z.discriminatedUnion("type", [
   Hello,
@@ -160,5 +195,6 @@ export const AgentFrame = z.discriminatedUnion("type", [
   Lost,
   Renew,
   Events,
+  Recalled,
 ]);
 export type AgentFrame = z.output<typeof AgentFrame>;

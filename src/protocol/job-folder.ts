@@ -6,7 +6,8 @@
  *   keys.json         the public keys that verify them             "
  *   place.json        where things are here (`Place`)              "
  *   credentials.json  short-lived tokens, renewed in place         by the agent, replaced by rename
- *   events.ndjson     numbered events, the outcome last, flushed   by the executor
+ *   events.ndjson     numbered events, the outcome last, flushed   by the executor; then events.2.ndjson, …
+ *   heartbeat         touched every few seconds: a sign of life    by the executor
  *   process.json      pid, start time, boot id of the executor     by the launcher (shim), at the start
  *   exit.json         { "exitCode": n }                            by the launcher (shim), at the end
  *   stderr.log        what the executor itself printed (bounded)   by the executor's process
@@ -25,6 +26,7 @@ export const jobFiles = {
   place: "place.json",
   credentials: "credentials.json",
   events: "events.ndjson",
+  heartbeat: "heartbeat",
   process: "process.json",
   exit: "exit.json",
   stderr: "stderr.log",

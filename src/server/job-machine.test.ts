@@ -6,6 +6,7 @@ import { createServerContext, type TestServer } from "../../test/server-context.
 import { type AgentId, createId, type JobId } from "../model/ids.ts";
 import type { JobKey } from "../protocol/job-key.ts";
 import {
+  type Asker,
   expireLeases,
   finishJob,
   loseJob,
@@ -30,6 +31,11 @@ before(async () => {
     "insert into installs (id, app_id, name, sandbox_type) values ($1, 'app_a', 'acme', 'local')",
     [install],
   );
+  await server.database.query(
+    `insert into agents (id, role, public_key, connection, connected_at)
+     select id, 'build', id, 'newest', now() from unnest($1::text[]) as id`,
+    [[first, second]],
+  );
 });
 after(() => server.close());
 beforeEach(() => server.database.query("truncate jobs, events cascade"));
@@ -38,7 +44,7 @@ test("each job goes to one agent, however many ask at once", async () => {
   const queued = await queue(20);
 
   const offers = await Promise.all(
-    Array.from({ length: 30 }, () => offerJobs(server.database, first, install, 1)),
+    Array.from({ length: 30 }, () => offerJobs(server.database, ask(first), install, 1)),
   );
 
   assert.deepEqual(
@@ -53,7 +59,7 @@ test("each job goes to one agent, however many ask at once", async () => {
 test("a claim takes the oldest jobs first, and no more than there are slots", async () => {
   const queued = await queue(5);
 
-  const offers = await offerJobs(server.database, first, install, 3);
+  const offers = await offerJobs(server.database, ask(first), install, 3);
 
   assert.deepEqual(offers.map((job) => job.id).sort(), queued.slice(0, 3).sort());
 });
@@ -62,7 +68,7 @@ test("a job of a higher priority goes first", async () => {
   await queue(3);
   const [urgent] = await queue(1, { component: "urgent", priority: 1 });
 
-  const offers = await offerJobs(server.database, first, install, 1);
+  const offers = await offerJobs(server.database, ask(first), install, 1);
 
   assert.deepEqual(
     offers.map((job) => job.id),
@@ -73,7 +79,7 @@ test("a job of a higher priority goes first", async () => {
 test("an agent never sees another install's jobs", async () => {
   await queue(1);
 
-  assert.deepEqual(await offerJobs(server.database, first, "ins_other", 1), []);
+  assert.deepEqual(await offerJobs(server.database, ask(first), "ins_other", 1), []);
 });
 
 test("every offer is a new epoch, and only the newest is believed", async () => {
@@ -84,16 +90,16 @@ test("every offer is a new epoch, and only the newest is believed", async () => 
   const current = await offer(first);
 
   assert.equal(current.epoch.n, old.epoch.n + 1);
-  assert.equal(await finishJob(server.database, first, old, { status: "succeeded" }), false);
+  assert.equal(await finishJob(server.database, first, old, { status: "succeeded" }), null);
   assert.equal(await startJob(server.database, first, current), true);
-  assert.equal(await finishJob(server.database, first, current, { status: "succeeded" }), true);
+  assert.equal(await finishJob(server.database, first, current, { status: "succeeded" }), "ended");
 });
 
 test("only the agent that holds a job can end it", async () => {
   await queue(1);
   const key = await offer(first);
 
-  assert.equal(await finishJob(server.database, second, key, { status: "succeeded" }), false);
+  assert.equal(await finishJob(server.database, second, key, { status: "succeeded" }), null);
 });
 
 test("a second outcome changes nothing, and nothing else can change an ended job", async () => {
@@ -101,7 +107,7 @@ test("a second outcome changes nothing, and nothing else can change an ended job
   const key = await offer(first);
   await finishJob(server.database, first, key, { status: "failed", message: "first" });
 
-  assert.equal(await finishJob(server.database, first, key, { status: "succeeded" }), false);
+  assert.equal(await finishJob(server.database, first, key, { status: "succeeded" }), null);
   await assert.rejects(server.database.query("update jobs set priority = 9"), /never changes/);
   assert.equal(await stateOf(id), "failed");
 });
@@ -115,7 +121,7 @@ test("silence never hands on an install's job: it is unreachable until its own a
   await expireLeases(server.database);
 
   assert.equal(await stateOf(id), "unreachable");
-  assert.deepEqual(await offerJobs(server.database, second, install, 1), []);
+  assert.deepEqual(await offerJobs(server.database, ask(second), install, 1), []);
   await renewLeases(server.database, first, [key]);
   assert.equal(await stateOf(id), "running");
 });
@@ -127,19 +133,19 @@ test("an unreachable job that ended meanwhile takes its outcome, same epoch", as
   await lapse();
   await expireLeases(server.database);
 
-  assert.equal(await finishJob(server.database, first, key, { status: "succeeded" }), true);
+  assert.equal(await finishJob(server.database, first, key, { status: "succeeded" }), "ended");
   assert.equal(await stateOf(id), "succeeded");
 });
 
 test("a build whose agent fell silent goes back to its queue, for any agent", async () => {
   const [id] = await queue(1, { queue: "build", installId: null });
-  await offerJobs(server.database, first, "build", 1);
+  await offerJobs(server.database, ask(first), "build", 1);
   await lapse();
 
   await expireLeases(server.database);
 
   assert.equal(await stateOf(id), "queued");
-  const [again] = await offerJobs(server.database, second, "build", 1);
+  const [again] = await offerJobs(server.database, ask(second), "build", 1);
   assert.equal(again?.n, 2);
 });
 
@@ -179,7 +185,7 @@ test("a lost job waits a moment before it is tried again", async () => {
   const key = await offer(first);
   await loseJob(server.database, first, key, "killed");
 
-  assert.deepEqual(await offerJobs(server.database, first, install, 1), []);
+  assert.deepEqual(await offerJobs(server.database, ask(first), install, 1), []);
 });
 
 test("cancel ends a queued job at once, and asks for a running one", async () => {
@@ -249,12 +255,18 @@ function newJob(change: Partial<NewJob>): NewJob {
     deploy: 1,
     generation: 1,
     priority: 0,
+    startSeconds: null,
+    retry: { attempts: 3, on: ["unavailable"], backoffSeconds: 0.5, backoffSecondsMax: 4 },
     ...change,
   };
 }
 
+function ask(agentId: AgentId, connection = "newest"): Asker {
+  return { agentId, connection };
+}
+
 async function offer(agent: AgentId): Promise<JobKey> {
-  const [job] = await offerJobs(server.database, agent, install, 1);
+  const [job] = await offerJobs(server.database, ask(agent), install, 1);
   assert(job);
   return { jobId: job.id, epoch: { generation: job.generation, n: job.n } };
 }

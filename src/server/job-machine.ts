@@ -3,24 +3,29 @@
  *
  *            offer             start            finish
  *  queued ---------> offered ---------> running ---------> succeeded | failed | cancelled
- *     ^  \              |                  |  ^                                     ^
- *     |   \-- cancel ---|------------------|--|-------------------------------------+
- *     +-- nack ---------+          silence |  | renew, agent back: same lease, same epoch
- *     |                                    v  |
- *     |                               unreachable -- finish (it had ended meanwhile) --> …
- *     |                                    |
- *     +------------- lose -----------------+  no trace of it: epoch + 1, or failed
- *                                             when its attempts are used up
+ *   | ^ \              |                  |  ^ ^                                    ^
+ *   | |  \-- cancel ---|------------------|--|-|------------------------------------+
+ *   | +---- nack ------+          silence |  | | renew, agent back: same lease, same epoch
+ *   | |                                   v  | | adopt, agent replaced: the new one found it, same epoch
+ *   | |                              unreachable -- finish (it had ended meanwhile) --> …
+ *   | |                                   |
+ *   | +------------- lose ----------------+  no trace of it: epoch + 1, or failed
+ *   | |                                      when its attempts are used up
+ *   | +------------- finish with a failure that its policy retries: epoch + 1, after a backoff
+ *   |
+ *   +--------------- expire: its limit to start is over --> failed
  *
  * Silence never hands on an install's job: `silence` makes it unreachable, and only its own agent's
- * word (`renew`, `finish`, `lose`) moves it again. A build or provision job, which any agent of its
- * queue may run, goes back to the queue instead.
+ * word (`renew`, `finish`, `lose`), or that of the agent which a person put in its place (`adopt`),
+ * moves it again. A build or provision job, which any agent of its queue may run, goes back to the
+ * queue instead.
  *
  * Invariants: no other file writes `jobs.state`; every transition is one statement, guarded by state,
- * epoch and agent; time is the database's clock; a trigger records each transition in `events`.
+ * epoch and agent; time is the database's clock; a trigger records each transition in `events`. The
+ * same rules, pure, are in `model/job-rules.ts`; a test drives both and compares.
  */
 import type { AgentId, JobId } from "../model/ids.ts";
-import type { Operation, Outcome } from "../model/job.ts";
+import type { Epoch, Operation, Outcome, RetryPolicy } from "../model/job.ts";
 import type { JobKey } from "../protocol/job-key.ts";
 import type { Sql } from "./database.ts";
 
@@ -44,6 +49,9 @@ export interface NewJob {
   readonly generation: number;
   /** Higher goes first within a queue. */
   readonly priority: number;
+  /** Null: it may wait for ever. */
+  readonly startSeconds: number | null;
+  readonly retry: RetryPolicy;
 }
 
 export interface OfferedJob {
@@ -57,13 +65,37 @@ export interface OfferedJob {
   readonly n: number;
 }
 
-/** Queues jobs, many in one statement. A second unfinished job of a component is silently left out. */
+/**
+ * Queues jobs, many in one statement. A second unfinished job of a component is silently left out.
+ *
+ * In the queue that many installs share, turns are fair: a party's next job comes after its last one,
+ * and never before the job that is at the head of the queue now.
+ */
 export async function queueJobs(sql: Sql, jobs: readonly NewJob[]): Promise<JobId[]> {
   const rows = await sql.query<{ id: JobId }>(
     `insert into jobs (id, queue, operation, app_id, install_id, component, manifest, manifest_digest,
-                       fingerprint, artifact_digest, deploy, generation, priority)
-     select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
-                          $7::text[], $8::text[], $9::text[], $10::text[], $11::int[], $12::int[], $13::int[])
+                       fingerprint, artifact_digest, deploy, generation, priority, start_by,
+                       attempts_max, retry_on, backoff_seconds, backoff_seconds_max, turn)
+     select given.id, given.queue, operation, app_id, install_id, component, manifest, manifest_digest,
+            fingerprint, artifact_digest, deploy, generation, priority,
+            clock_timestamp() + make_interval(secs => start_seconds),
+            attempts_max, string_to_array(retry_on, ' '), backoff_seconds, backoff_seconds_max,
+            case when given.queue <> $19 then 0 else
+              row_number() over (partition by given.queue, priority, coalesce(install_id, app_id) order by given.id) - 1
+              + greatest(
+                  (select turn from jobs
+                   where queue = given.queue and state = 'queued' and priority = given.priority
+                   order by turn limit 1),
+                  (select max(turn) + 1 from jobs
+                   where queue = given.queue and state = 'queued'
+                     and party = coalesce(given.install_id, given.app_id)),
+                  0) end
+     from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+                 $7::text[], $8::text[], $9::text[], $10::text[], $11::int[], $12::int[], $13::int[],
+                 $14::float8[], $15::int[], $16::text[], $17::float8[], $18::float8[])
+       as given (id, queue, operation, app_id, install_id, component, manifest, manifest_digest,
+                 fingerprint, artifact_digest, deploy, generation, priority, start_seconds,
+                 attempts_max, retry_on, backoff_seconds, backoff_seconds_max)
      on conflict do nothing
      returning id`,
     [
@@ -80,28 +112,52 @@ export async function queueJobs(sql: Sql, jobs: readonly NewJob[]): Promise<JobI
       jobs.map((job) => job.deploy),
       jobs.map((job) => job.generation),
       jobs.map((job) => job.priority),
+      jobs.map((job) => job.startSeconds),
+      jobs.map((job) => job.retry.attempts),
+      jobs.map((job) => job.retry.on.join(" ")),
+      jobs.map((job) => job.retry.backoffSeconds),
+      jobs.map((job) => job.retry.backoffSecondsMax),
+      buildQueue,
     ],
   );
   return rows.map((row) => row.id);
 }
 
-/** Offers the oldest queued jobs to an agent and begins a new epoch of each, in one statement. */
+/** Who asks for jobs: an agent over one connection, which must still be its newest. */
+export interface Asker {
+  readonly agentId: AgentId;
+  readonly connection: string;
+}
+
+/**
+ * Offers queued jobs to an agent and begins a new epoch of each, in one statement: by priority, then
+ * by turn, then by age. Nothing goes to an agent that is revoked, draining or superseded by a newer
+ * connection; nothing of an install that is paused or restored; no more at once than the install allows.
+ */
 export function offerJobs(
   sql: Sql,
-  agentId: AgentId,
+  { agentId, connection }: Asker,
   queue: string,
   limit: number,
 ): Promise<OfferedJob[]> {
   return sql.query<OfferedJob>(
     `update jobs set state = 'offered', agent_id = $1, n = n + 1,
+       generation = greatest(generation, (select generation from installs where id = install_id)),
        lease_expires_at = clock_timestamp() + make_interval(secs => $4)
      where id in (
        select id from jobs
        where queue = $2 and state = 'queued' and not_before <= clock_timestamp()
-       order by priority desc, created_at, id limit $3
+         and exists (select 1 from agents where id = $1 and connection = $5
+                       and revoked_at is null and draining_at is null)
+         and not exists (select 1 from installs where id = jobs.install_id
+                           and (paused_at is not null or recall_since is not null))
+       order by priority desc, turn, created_at, id
+       limit greatest(0, least($3, (
+         select jobs_max - (select count(*) from jobs where queue = $2 and agent_id is not null)
+         from installs where id = $2)))
        for update skip locked)
      returning id, operation, install_id, component, manifest, manifest_digest, generation, n`,
-    [agentId, queue, limit, leaseSeconds],
+    [agentId, queue, limit, leaseSeconds, connection],
   );
 }
 
@@ -146,18 +202,21 @@ async function returnJob(
 ): Promise<boolean> {
   // A cancel that was waiting for the agent is fulfilled here: nothing of the job is left to stop.
   const rows = await sql.query(
-    `update jobs set agent_id = null, lease_expires_at = null,
+    `update jobs set agent_id = null, lease_expires_at = null, returned_reason = $6,
        state = case when cancel_requested_at is not null then 'cancelled'
-                    when $7 and losses + 1 >= attempts_max then 'failed' else 'queued' end,
+                    when $7 and losses + 1 + retries >= attempts_max then 'failed' else 'queued' end,
        losses = losses + $7::int,
-       not_before = clock_timestamp() + make_interval(secs => 0.25 * power(2, least(n, 6))),
-       finished_at = case when cancel_requested_at is not null or ($7 and losses + 1 >= attempts_max)
+       not_before = clock_timestamp() + make_interval(secs => case when $7
+         then least(backoff_seconds_max, backoff_seconds * power(2, losses + retries))
+         else 0.25 * power(2, least(n, 6)) end),
+       finished_at = case when cancel_requested_at is not null
+                            or ($7 and losses + 1 + retries >= attempts_max)
                           then clock_timestamp() end,
        outcome = case when cancel_requested_at is not null
                       then jsonb_build_object('status', 'cancelled', 'code', 'cancelled')
-                      when $7 and losses + 1 >= attempts_max
+                      when $7 and losses + 1 + retries >= attempts_max
                       then jsonb_build_object('status', 'failed', 'code', 'lost',
-                             'message', 'Tried ' || losses + 1 || ' times. ' || $6::text) end
+                             'message', 'Tried ' || losses + 1 + retries || ' times. ' || $6::text) end
      where id = $1 and generation = $2 and n = $3 and agent_id = $4 and state = any($5)
      returning id`,
     [key.jobId, key.epoch.generation, key.epoch.n, agentId, states, reason, counts],
@@ -187,19 +246,36 @@ export async function renewLeases(
   );
 }
 
-/** Ends a job with what its executor reported. Only the first report of its newest epoch counts. */
+/**
+ * Ends a job with what its executor reported; a failure that its policy retries, and that is not the
+ * last attempt, puts it back into the queue instead. Only the first report of its newest epoch counts.
+ */
 export async function finishJob(
   sql: Sql,
   agentId: AgentId,
   key: JobKey,
   outcome: Outcome,
-): Promise<boolean> {
-  const rows = await sql.query(
-    `update jobs set state = $5, outcome = $6, agent_id = null, lease_expires_at = null,
-       started_at = coalesce(started_at, clock_timestamp()), finished_at = clock_timestamp()
+): Promise<"ended" | "retried" | null> {
+  const again = `$5 = 'failed' and coalesce($7::text = any(retry_on), false) and cancel_requested_at is null
+                 and losses + retries + 1 < attempts_max`;
+  const [row] = await sql.query<{ ended: boolean }>(
+    `update jobs set agent_id = null, lease_expires_at = null,
+       started_at = coalesce(started_at, clock_timestamp()),
+       state = case when ${again} then 'queued' else $5 end,
+       outcome = case when ${again} then null else $6::jsonb end,
+       finished_at = case when ${again} then null else clock_timestamp() end,
+       retries = retries + (${again})::int,
+       returned_reason = case when ${again}
+         then 'Attempt ' || losses + retries + 1 || ' of ' || attempts_max || ' failed: '
+              || $7::text || coalesce(': ' || left($6::jsonb ->> 'message', 2000), '')
+         else returned_reason end,
+       not_before = case when ${again}
+         then clock_timestamp()
+              + make_interval(secs => least(backoff_seconds_max, backoff_seconds * power(2, losses + retries)))
+         else not_before end
      where id = $1 and generation = $2 and n = $3 and agent_id = $4
        and state in ('offered', 'running', 'unreachable')
-     returning id`,
+     returning outcome is not null as ended`,
     [
       key.jobId,
       key.epoch.generation,
@@ -207,9 +283,11 @@ export async function finishJob(
       agentId,
       outcome.status,
       JSON.stringify(outcome),
+      outcome.code ?? null,
     ],
   );
-  return rows.length > 0;
+  if (!row) return null;
+  return row.ended ? "ended" : "retried";
 }
 
 /** Cancels a queued job at once; asks for it where an agent may be running it. False when it has ended. */
@@ -236,18 +314,58 @@ export async function expireLeases(sql: Sql): Promise<JobId[]> {
     [buildQueue],
   );
   const returned = await sql.query<{ id: JobId }>(
-    `update jobs set agent_id = null, lease_expires_at = null,
-       losses = losses + 1,
-       state = case when losses + 1 < attempts_max then 'queued' else 'failed' end,
-       finished_at = case when losses + 1 >= attempts_max then clock_timestamp() end,
-       outcome = case when losses + 1 >= attempts_max
+    `update jobs set agent_id = null, lease_expires_at = null, losses = losses + 1,
+       returned_reason = 'Its agent fell silent.',
+       state = case when cancel_requested_at is not null then 'cancelled'
+                    when losses + 1 + retries >= attempts_max then 'failed' else 'queued' end,
+       finished_at = case when cancel_requested_at is not null or losses + 1 + retries >= attempts_max
+                          then clock_timestamp() end,
+       outcome = case when cancel_requested_at is not null
+                      then jsonb_build_object('status', 'cancelled', 'code', 'cancelled')
+                      when losses + 1 + retries >= attempts_max
                       then jsonb_build_object('status', 'failed', 'code', 'lost', 'message',
-                             'Its agent fell silent ' || losses + 1 || ' times.') end
+                             'Tried ' || losses + 1 + retries || ' times. Its agent fell silent.') end
      where state in ('offered', 'running') and lease_expires_at < clock_timestamp() and queue = $1
      returning id`,
     [buildQueue],
   );
   return [...silent, ...returned].map((row) => row.id);
+}
+
+/** Fails jobs whose limit to start is over; the clock stands still while their install is paused. */
+export async function expireStarts(sql: Sql): Promise<JobId[]> {
+  const rows = await sql.query<{ id: JobId }>(
+    `update jobs set state = 'failed', finished_at = clock_timestamp(),
+       outcome = jsonb_build_object('status', 'failed', 'code', 'not_started', 'message',
+         'No agent began it by ' || to_char(start_by at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+         || '.' || coalesce(' ' || returned_reason, ''))
+     where state = 'queued' and start_by < clock_timestamp()
+       and not exists (select 1 from installs where id = install_id
+                         and (paused_at is not null or recall_since is not null))
+     returning id`,
+  );
+  return rows.map((row) => row.id);
+}
+
+/**
+ * Gives a running executor to the agent that a person put in the place of its own: same lease, same
+ * epoch. Only from a revoked agent, and within the same install.
+ */
+export async function adoptJob(
+  sql: Sql,
+  agentId: AgentId,
+  { jobId, epoch }: { jobId: JobId; epoch: Epoch },
+): Promise<boolean> {
+  const rows = await sql.query(
+    `update jobs set state = 'running', agent_id = $4, started_at = coalesce(started_at, clock_timestamp()),
+       lease_expires_at = clock_timestamp() + make_interval(secs => $5)
+     where id = $1 and generation = $2 and n = $3 and state in ('offered', 'running', 'unreachable')
+       and agent_id in (select old.id from agents old join agents own on own.install_id = old.install_id
+                        where own.id = $4 and own.revoked_at is null and old.revoked_at is not null)
+     returning id`,
+    [jobId, epoch.generation, epoch.n, agentId, leaseSeconds],
+  );
+  return rows.length > 0;
 }
 
 /** Lease clocks restart when a server starts: its own absence is nobody's silence. */

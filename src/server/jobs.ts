@@ -3,7 +3,7 @@ import { Fault } from "../model/fault.ts";
 import type { AgentId } from "../model/ids.ts";
 import type { JobKey } from "../protocol/job-key.ts";
 import type { ServerContext } from "./context.ts";
-import { expireLeases, loseJob, requestCancel } from "./job-machine.ts";
+import { expireLeases, expireStarts, loseJob, requestCancel } from "./job-machine.ts";
 import { settleEnded } from "./outcomes.ts";
 
 /** Cancels a job: at once in the queue, otherwise by asking its agent, also when that is offline now. */
@@ -43,10 +43,10 @@ export async function takeLoss(
   context.wake.notify("live");
 }
 
-/** Deals with leases that lapsed; called on a timer by every server. */
+/** Deals with leases and limits that lapsed; called on a timer by every server. */
 export async function sweepLeases(context: ServerContext): Promise<void> {
   const moved = await context.database.transaction("server", async (sql) => {
-    const ids = await expireLeases(sql);
+    const ids = [...(await expireLeases(sql)), ...(await expireStarts(sql))];
     for (const id of ids) await settleEnded(context, sql, id);
     return ids.length;
   });

@@ -1,5 +1,6 @@
 /** Makes jobs: the manifest is written, signed and digested once, before the job's row exists. */
 import { createId } from "../model/ids.ts";
+import { policyOf } from "../model/job-policy.ts";
 import { digestOf } from "../model/json.ts";
 import { Manifest } from "../protocol/documents.ts";
 import { signDocument } from "../protocol/signed-document.ts";
@@ -7,10 +8,11 @@ import type { ServerContext } from "./context.ts";
 import { buildQueue, type NewJob } from "./job-machine.ts";
 
 /** All of a manifest but what is made here. */
-export type ManifestDraft = Omit<Manifest, "version" | "jobId" | "createdAt" | "timeoutSeconds">;
+export type ManifestDraft = Omit<
+  Manifest,
+  "version" | "jobId" | "createdAt" | "timeoutSeconds" | "limits" | "retry"
+>;
 
-/** How long an operation may take when nothing else is said. */
-const timeoutSecondsDefault = 3600;
 const provisionPriority = 10;
 
 /** Signs a manifest and gives the job that carries it; the caller queues it. */
@@ -21,12 +23,15 @@ export async function createJob(
 ): Promise<NewJob> {
   const now = context.now();
   const id = createId("job", now, context.random);
+  const { limits, retry } = policyOf(draft.operation);
   const payload: Manifest = {
     ...draft,
     version: 1,
     jobId: id,
     createdAt: now.toISOString(),
-    timeoutSeconds: timeoutSecondsDefault,
+    timeoutSeconds: limits.finishSeconds,
+    limits,
+    retry: { ...retry, on: [...retry.on] },
   };
   const manifest = await signDocument("landfall-manifest", payload, context.keys.signing);
   const isSandboxJob = draft.component === null;
@@ -45,6 +50,8 @@ export async function createJob(
     generation,
     // A new install waits for its sandbox; builds of other components can wait a little longer.
     priority: draft.operation === "provision" ? provisionPriority : 0,
+    startSeconds: limits.startSeconds,
+    retry,
   };
 }
 

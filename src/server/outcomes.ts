@@ -19,7 +19,10 @@ interface EndedJob {
   readonly fingerprint: string | null;
 }
 
-/** Takes a job's outcome from its agent. False when it is of an older epoch, or a repetition. */
+/**
+ * Takes a job's outcome from its agent. False when it is of an older epoch, or a repetition. A failure
+ * that the job's policy retries settles nothing: the job is queued again.
+ */
 export async function takeOutcome(
   context: ServerContext,
   agentId: AgentId,
@@ -27,7 +30,9 @@ export async function takeOutcome(
   outcome: Outcome,
 ): Promise<boolean> {
   const isFirst = await context.database.transaction(`agent:${agentId}`, async (sql) => {
-    if (!(await finishJob(sql, agentId, key, outcome))) return false;
+    const taken = await finishJob(sql, agentId, key, outcome);
+    if (taken === null) return false;
+    if (taken === "retried") return true;
     const job = onlyRow(
       await sql.query<EndedJob>(
         "select id, manifest, deploy, fingerprint from jobs where id = $1",
@@ -64,6 +69,7 @@ async function settle(
   outcome: Outcome,
 ): Promise<void> {
   const manifest = readManifest(job.manifest);
+  await recordConflicts(sql, manifest, outcome);
   if (manifest.operation === "build") return settleBuild(context, sql, job.id, outcome);
   if (manifest.operation === "apply") return settleApply(sql, manifest, job, outcome);
   if (outcome.status !== "succeeded" || !manifest.install) return;
@@ -77,6 +83,20 @@ async function settle(
     case "destroy":
       return settleDestroy(sql, manifest);
   }
+}
+
+/** Values of an older epoch that the install's store kept aside: each is told once. */
+async function recordConflicts(
+  sql: Sql,
+  { install, component, jobId }: Manifest,
+  { conflicts = [] }: Outcome,
+): Promise<void> {
+  if (!install || !component || conflicts.length === 0) return;
+  await sql.query(
+    `insert into conflicts (install_id, component, key, job_id)
+     select $1, $2, unnest($3::text[]), $4 on conflict do nothing`,
+    [install.id, component.name, conflicts, jobId],
+  );
 }
 
 async function settleProvision(sql: Sql, installId: string, outcome: Outcome): Promise<void> {

@@ -22,6 +22,10 @@ const agent = createId("agt", new Date(), randomBytes) as AgentId;
 
 before(async () => {
   server = await createServerContext();
+  await server.database.query(
+    "insert into agents (id, role, public_key, connection, connected_at) values ($1, 'build', $1, 'newest', now())",
+    [agent],
+  );
 });
 after(() => server.close());
 
@@ -245,7 +249,12 @@ async function runToRest(
 }
 
 async function offerAll(queue: string) {
-  const jobs = await offerJobs(server.database, agent, queue, 100);
+  const jobs = await offerJobs(
+    server.database,
+    { agentId: agent, connection: "newest" },
+    queue,
+    100,
+  );
   return jobs.map((job) => ({
     key: { jobId: job.id, epoch: { generation: job.generation, n: job.n } },
     manifest: readManifest(job.manifest),

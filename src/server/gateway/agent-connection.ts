@@ -151,7 +151,12 @@ export function serveAgent(
       const freeSlots = slots - held.size;
       if (!isTaking || freeSlots <= 0) return;
       const queue = agent.install_id ?? buildQueue;
-      for (const offer of await claimOffers(context, agent.id, queue, freeSlots)) {
+      for (const offer of await claimOffers(
+        context,
+        { agentId: agent.id, connection: id },
+        queue,
+        freeSlots,
+      )) {
         held.set(offer.key.jobId, {
           key: offer.key,
           manifest: offer.manifest,

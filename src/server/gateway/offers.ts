@@ -5,7 +5,7 @@ import type { JobCredentials } from "../../protocol/job-folder.ts";
 import type { JobKey } from "../../protocol/job-key.ts";
 import { signDocument } from "../../protocol/signed-document.ts";
 import type { ServerContext } from "../context.ts";
-import { leaseSeconds, type OfferedJob, offerJobs } from "../job-machine.ts";
+import { type Asker, leaseSeconds, type OfferedJob, offerJobs } from "../job-machine.ts";
 import { readManifest } from "../manifest.ts";
 import { createCredentials } from "./credentials.ts";
 
@@ -23,7 +23,7 @@ export interface ReadyOffer {
 /** Claims up to `limit` jobs of a queue for an agent, and makes all that an offer needs. */
 export async function claimOffers(
   context: ServerContext,
-  agentId: AgentId,
+  asker: Asker,
   queue: string,
   limit: number,
 ): Promise<ReadyOffer[]> {
@@ -35,11 +35,11 @@ export async function claimOffers(
   if (!waiting) return [];
   return context.database.transaction("server", async (sql) => {
     const offers: ReadyOffer[] = [];
-    for (const job of await offerJobs(sql, agentId, queue, limit)) {
+    for (const job of await offerJobs(sql, asker, queue, limit)) {
       const manifest = readManifest(job.manifest);
       const key = { jobId: job.id, epoch: { generation: job.generation, n: job.n } };
       const credentials = await createCredentials(context, sql, manifest, key);
-      const grant = await signGrant(context, agentId, job);
+      const grant = await signGrant(context, asker.agentId, job);
       offers.push({
         key,
         manifest,

@@ -43,6 +43,8 @@ export function handleReport(
       return handleRenew(context, agentId, connection, frame);
     case "events":
       return handleEvents(context, agentId, frame);
+    case "recalled":
+      return Promise.resolve(nothing);
   }
 }
 

@@ -33,6 +33,9 @@ export interface InstallRow {
   readonly config_number: number | null;
   readonly agent_id: string | null;
   readonly agent_connected: boolean;
+  readonly paused_at: Date | null;
+  readonly paused_by: string | null;
+  readonly pause_reason: string | null;
 }
 
 export interface DeployedRow {
@@ -94,6 +97,14 @@ export function viewInstall(facts: InstallFacts): InstallView {
       install.agent_id === null
         ? null
         : { id: install.agent_id, connected: install.agent_connected },
+    pause:
+      install.paused_at === null
+        ? null
+        : {
+            reason: install.pause_reason ?? "",
+            by: install.paused_by ?? "",
+            since: install.paused_at.toISOString(),
+          },
     components,
     createdAt: install.created_at.toISOString(),
   };

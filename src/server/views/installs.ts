@@ -70,7 +70,8 @@ function selectInstalls(sql: Sql, rest: string, values: readonly unknown[]): Pro
             r.number as release_number, r.components as release_components,
             coalesce(r.config_number,
                      (select max(number) from app_configs c where c.app_id = i.app_id)) as config_number,
-            a.id as agent_id, a.connection is not null as agent_connected
+            a.id as agent_id, a.connection is not null as agent_connected,
+            i.paused_at, i.paused_by, i.pause_reason
      from installs i
      join apps on apps.id = i.app_id
      left join releases r on r.id = i.release_id

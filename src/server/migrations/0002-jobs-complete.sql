@@ -1,0 +1,143 @@
+-- The whole job machine: fair turns, limits, retries by policy; pauses, drains, replaced agents, restores.
+
+alter table jobs
+  add column party text generated always as (coalesce(install_id, app_id)) stored,
+  -- Fair between parties of one queue: nobody's hundredth job goes before another's first.
+  add column turn bigint not null default 0,
+  add column start_by timestamptz,                            -- null: it may wait for ever
+  add column retries int not null default 0,                  -- attempts that ended in a failure worth another
+  add column retry_on text[] not null default '{lost}',       -- codes of such failures
+  add column backoff_seconds real not null default 0.5,
+  add column backoff_seconds_max real not null default 60,
+  add column returned_reason text;                            -- why it went back to the queue the last time
+
+drop index jobs_queued;
+create index jobs_queued on jobs (queue, priority desc, turn, created_at, id) where state = 'queued';
+create index jobs_turns on jobs (queue, party, turn) where state = 'queued';
+create index jobs_start_by on jobs (start_by) where state = 'queued' and start_by is not null;
+
+alter table installs
+  add column paused_at timestamptz,
+  add column paused_by text,
+  add column pause_reason text,
+  add column jobs_max int check (jobs_max >= 1),              -- null: as many as its agent has slots
+  -- Set when the server was restored from a back-up, until the install's agent has told what it did since.
+  add column recall_since timestamptz,
+  add check ((paused_at is null) = (paused_by is null)),
+  add check ((paused_at is null) = (pause_reason is null));
+create index installs_recall on installs (id) where recall_since is not null;
+
+alter table agents
+  add column draining_at timestamptz,
+  add column drain_reason text,
+  add column slots int,
+  add column protocol int,
+  add column version text,
+  add check ((draining_at is null) = (drain_reason is null));
+
+-- A value that an older epoch wanted to write into an install's store, and was refused.
+create table conflicts (
+  install_id text not null references installs,
+  component  text not null,
+  key        text not null,                     -- where in the install's store it is kept
+  job_id     text,                              -- the job that told of it
+  seen_at    timestamptz not null default clock_timestamp(),
+  primary key (install_id, key)
+);
+
+-- What is seen of a checkpoint's event: enough to know that history is the same up to there.
+create function event_mark(event events) returns text language sql stable as $$
+  select encode(sha256(convert_to(
+    concat_ws('/', event.id, event.kind, event.actor, event.job_id, extract(epoch from event.at)), 'UTF8')), 'hex')
+$$;
+
+create or replace function record_job_update() returns trigger language plpgsql as $$
+begin
+  insert into events (kind, actor, install_id, job_id, component, data)
+  select 'job.' || new_rows.state, current_actor(), new_rows.install_id, new_rows.id, new_rows.component,
+         jsonb_strip_nulls(jsonb_build_object(
+           'operation', new_rows.operation, 'from', old_rows.state,
+           'epoch', new_rows.generation || '.' || new_rows.n,
+           'agent', coalesce(new_rows.agent_id, old_rows.agent_id),
+           'reason', case when new_rows.state = 'queued' then left(new_rows.returned_reason, 2000) end,
+           'code', new_rows.outcome ->> 'code', 'message', left(new_rows.outcome ->> 'message', 2000)))
+  from new_rows join old_rows using (id)
+  where new_rows.state is distinct from old_rows.state;
+
+  -- The same executor under another agent: told, although the state is the same.
+  insert into events (kind, actor, install_id, job_id, component, data)
+  select 'job.adopted', current_actor(), new_rows.install_id, new_rows.id, new_rows.component,
+         jsonb_build_object('epoch', new_rows.generation || '.' || new_rows.n,
+                            'from', old_rows.agent_id, 'agent', new_rows.agent_id)
+  from new_rows join old_rows using (id)
+  where new_rows.agent_id <> old_rows.agent_id;
+
+  insert into events (kind, actor, install_id, job_id, component, data)
+  select 'job.cancel_requested', current_actor(), new_rows.install_id, new_rows.id, new_rows.component,
+         jsonb_build_object('epoch', new_rows.generation || '.' || new_rows.n)
+  from new_rows join old_rows using (id)
+  where new_rows.cancel_requested_at is not null and old_rows.cancel_requested_at is null;
+
+  -- Most updates end no job: look no further.
+  if not exists (select 1 from new_rows join old_rows using (id)
+                 where new_rows.outcome is not null and old_rows.outcome is null) then
+    return null;
+  end if;
+
+  insert into events (kind, actor, install_id, job_id, component, data)
+  select 'artifact.built', current_actor(), new_rows.install_id, new_rows.id, new_rows.component,
+         new_rows.outcome -> 'artifact'
+  from new_rows join old_rows using (id)
+  where old_rows.outcome is null and new_rows.outcome ? 'artifact';
+  insert into events (kind, actor, install_id, job_id, component, data)
+  select 'artifact.copied', current_actor(), new_rows.install_id, new_rows.id, new_rows.component, copied
+  from new_rows join old_rows using (id), jsonb_array_elements(new_rows.outcome -> 'copied') as copied
+  where old_rows.outcome is null and new_rows.outcome ? 'copied';
+
+  -- An install whose job ended has something to reconcile, even if the server dies right here.
+  update installs set reconcile_due_at = clock_timestamp()
+  where id in (select new_rows.install_id from new_rows join old_rows using (id)
+               where new_rows.outcome is not null and old_rows.outcome is null);
+  return null;
+end $$;
+
+create function record_install_hold() returns trigger language plpgsql as $$
+begin
+  if new.paused_at is distinct from old.paused_at then
+    insert into events (kind, actor, install_id, data)
+    values (case when new.paused_at is null then 'install.resumed' else 'install.paused' end,
+            current_actor(), new.id,
+            jsonb_strip_nulls(jsonb_build_object('reason', new.pause_reason, 'by', new.paused_by)));
+  end if;
+  if new.recall_since is distinct from old.recall_since then
+    insert into events (kind, actor, install_id, data)
+    values (case when new.recall_since is null then 'install.recalled' else 'install.recall_begun' end,
+            current_actor(), new.id, '{}');
+  end if;
+  return null;
+end $$;
+create trigger install_hold_recorded after update of paused_at, recall_since on installs
+  for each row execute function record_install_hold();
+
+create function record_agent_drain() returns trigger language plpgsql as $$
+begin
+  if new.draining_at is distinct from old.draining_at then
+    insert into events (kind, actor, install_id, data)
+    values (case when new.draining_at is null then 'agent.undrained' else 'agent.draining' end,
+            current_actor(), new.install_id,
+            jsonb_strip_nulls(jsonb_build_object('agent', new.id, 'reason', new.drain_reason)));
+  end if;
+  return null;
+end $$;
+create trigger agent_drain_recorded after update of draining_at on agents
+  for each row execute function record_agent_drain();
+
+create function record_conflict() returns trigger language plpgsql as $$
+begin
+  insert into events (kind, actor, install_id, job_id, component, data)
+  values ('store.conflict', current_actor(), new.install_id, new.job_id, new.component,
+          jsonb_build_object('key', new.key));
+  return null;
+end $$;
+create trigger conflict_recorded after insert on conflicts
+  for each row execute function record_conflict();
