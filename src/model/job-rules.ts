@@ -16,6 +16,8 @@ export interface JobRecord {
   /** The agent that may be running it; null outside of offered, running and unreachable. */
   readonly agent: string | null;
   readonly cancelRequested: boolean;
+  /** An executor of it has run: its limit to start is kept, for ever. */
+  readonly begun: boolean;
   /** Attempts that are used up: executors that vanished, and failures worth another attempt. */
   readonly losses: number;
   readonly retries: number;
@@ -48,7 +50,7 @@ export type JobStep =
   /** The lease lapsed. */
   | { readonly type: "silence" }
   | { readonly type: "cancel" }
-  /** The limit to start is over. */
+  /** The limit to start is over, and no executor of it has run yet. */
   | { readonly type: "expire" }
   /** A person replaced the agent; the new one found the executor. */
   | {
@@ -64,9 +66,9 @@ export function stepJob(job: JobRecord, step: JobStep): JobRecord | null {
     case "offer":
       return offerJob(job, step.agent, step.generation);
     case "start":
-      return holds(job, step, ["offered"]) ? { ...job, state: "running" } : null;
+      return holds(job, step, ["offered"]) ? run(job) : null;
     case "renew":
-      return holds(job, step, leasedStates) ? { ...job, state: "running" } : null;
+      return holds(job, step, leasedStates) ? run(job) : null;
     case "nack":
       return holds(job, step, ["offered"]) ? giveBack(job, { counts: false }) : null;
     case "lose":
@@ -78,10 +80,10 @@ export function stepJob(job: JobRecord, step: JobStep): JobRecord | null {
     case "cancel":
       return cancelJob(job);
     case "expire":
-      return job.state === "queued" ? end(job, "failed", "not_started") : null;
+      return job.state === "queued" && !job.begun ? end(job, "failed", "not_started") : null;
     case "adopt":
       return holds(job, { agent: step.from, epoch: step.epoch }, leasedStates)
-        ? { ...job, state: "running", agent: step.agent }
+        ? { ...run(job), agent: step.agent }
         : null;
   }
 }
@@ -104,6 +106,10 @@ function offerJob(job: JobRecord, agent: string, generation: number): JobRecord 
 
 function holds(job: JobRecord, { agent, epoch }: ByAgent, states: readonly JobState[]): boolean {
   return states.includes(job.state) && job.agent === agent && compareEpochs(job.epoch, epoch) === 0;
+}
+
+function run(job: JobRecord): JobRecord {
+  return { ...job, state: "running", begun: true };
 }
 
 /** Back to the queue, unless a cancel was waiting or the attempts are used up. */
@@ -129,8 +135,8 @@ function finishJob(
     job.retryOn.includes(code) &&
     !job.cancelRequested &&
     job.losses + retries < job.attemptsMax;
-  if (isWorthAnother) return { ...job, state: "queued", agent: null, retries };
-  return end(job, status, code);
+  if (isWorthAnother) return { ...job, state: "queued", agent: null, begun: true, retries };
+  return end({ ...job, begun: true }, status, code);
 }
 
 /** Silence never hands on an install's job; a shared one goes back to its queue. */

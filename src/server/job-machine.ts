@@ -87,7 +87,7 @@ export async function queueJobs(sql: Sql, jobs: readonly NewJob[]): Promise<JobI
                    where queue = given.queue and state = 'queued' and priority = given.priority
                    order by turn limit 1),
                   (select max(turn) + 1 from jobs
-                   where queue = given.queue and state = 'queued'
+                   where queue = given.queue and state = 'queued' and priority = given.priority
                      and party = coalesce(given.install_id, given.app_id)),
                   0) end
      from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
@@ -332,19 +332,37 @@ export async function expireLeases(sql: Sql): Promise<JobId[]> {
   return [...silent, ...returned].map((row) => row.id);
 }
 
-/** Fails jobs whose limit to start is over; the clock stands still while their install is paused. */
+/**
+ * Fails jobs that no executor has begun and whose limit to start is over; never while their install is
+ * paused or restored. A job that was begun and waits for its next attempt has kept its limit.
+ */
 export async function expireStarts(sql: Sql): Promise<JobId[]> {
   const rows = await sql.query<{ id: JobId }>(
     `update jobs set state = 'failed', finished_at = clock_timestamp(),
        outcome = jsonb_build_object('status', 'failed', 'code', 'not_started', 'message',
          'No agent began it by ' || to_char(start_by at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
          || '.' || coalesce(' ' || returned_reason, ''))
-     where state = 'queued' and start_by < clock_timestamp()
+     where state = 'queued' and started_at is null and start_by < clock_timestamp()
        and not exists (select 1 from installs where id = install_id
                          and (paused_at is not null or recall_since is not null))
      returning id`,
   );
   return rows.map((row) => row.id);
+}
+
+/**
+ * Moves on the limits to start of an install's jobs by the time that it was held: a pause does not
+ * count. To be called in the transaction that ends the hold, before it clears `paused_at` or `recall_since`.
+ */
+export async function resumeStarts(sql: Sql, installId: string): Promise<void> {
+  await sql.query(
+    `update jobs set start_by = start_by
+       + (clock_timestamp() - greatest(created_at, least(installs.paused_at, installs.recall_since)))
+     from installs
+     where installs.id = $1 and install_id = $1 and jobs.state = 'queued' and start_by is not null
+       and (installs.paused_at is not null or installs.recall_since is not null)`,
+    [installId],
+  );
 }
 
 /**

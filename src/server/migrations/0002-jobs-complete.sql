@@ -13,7 +13,7 @@ alter table jobs
 
 drop index jobs_queued;
 create index jobs_queued on jobs (queue, priority desc, turn, created_at, id) where state = 'queued';
-create index jobs_turns on jobs (queue, party, turn) where state = 'queued';
+create index jobs_turns on jobs (queue, party, priority, turn) where state = 'queued';
 create index jobs_start_by on jobs (start_by) where state = 'queued' and start_by is not null;
 
 alter table installs
