@@ -28,10 +28,10 @@ export const protocolVersions = [1, 2] as const;
 export const frameBytesMax = 1024 * 1024;
 
 /**
- * A place in the server's history that an agent remembers: the number of an audit event and a hash of
- * it. A server that does not find it has been restored from an older back-up.
+ * A place in the server's history that an agent remembers: the number of an audit event and a
+ * hash of it, sealed by the server. A server that does not find it has been restored from an older back-up.
  */
-export const Checkpoint = z.object({ position: z.int().min(0), mark: z.string().max(128) });
+export const Checkpoint = z.object({ position: z.int().min(0), mark: z.string().max(256) });
 export type Checkpoint = z.output<typeof Checkpoint>;
 
 export const Challenge = z.object({
@@ -127,7 +127,7 @@ export const Ack = z.object({
   /** Since 2, with an outcome: where in the server's history it stands. */
   checkpoint: Checkpoint.exactOptional(),
 });
-/** Since 2: the server was restored; it asks for all that ended, as far back as the agent remembers. */
+/** Since 2: the server was restored; it asks for all that ended or runs, as far back as the agent remembers. */
 export const Recall = z.object({ ...counted, type: z.literal("recall") });
 export const Superseded = z.object({
   ...counted,
@@ -179,11 +179,16 @@ export const Renew = z.object({
   freeSlots: z.int().min(0),
 });
 export const Events = EventsOfJob.extend({ type: z.literal("events") });
-/** Since 2: one page of the answer to `recall`, oldest first; an empty last page has `more` false too. */
+/**
+ * Since 2: one page of the answer to `recall`, oldest first, those that still run (without an outcome)
+ * last; an empty last page has `more` false too.
+ */
 export const Recalled = z.object({
   type: z.literal("recalled"),
   jobs: z
-    .array(z.object({ manifest: z.string(), epoch: EpochSchema, outcome: OutcomeSchema }))
+    .array(
+      z.object({ manifest: z.string(), epoch: EpochSchema, outcome: OutcomeSchema.nullable() }),
+    )
     .max(200),
   more: z.boolean(),
 });

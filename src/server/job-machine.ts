@@ -386,6 +386,63 @@ export async function adoptJob(
   return rows.length > 0;
 }
 
+/** A try that an agent tells of after the server was restored: the server may know an older one, or none. */
+export interface RecalledTry {
+  readonly key: JobKey;
+  /** Null while its executor runs. */
+  readonly outcome: Outcome | null;
+}
+
+/** Puts an unfinished job where its agent says that it is. False when the server knows its end, or not the job. */
+export async function recallJob(
+  sql: Sql,
+  agentId: AgentId,
+  { key, outcome }: RecalledTry,
+): Promise<boolean> {
+  const rows = await sql.query(
+    `update jobs set generation = $2, n = $3, outcome = $5::jsonb, state = coalesce($6, 'running'),
+       agent_id = case when $6::text is null then $4 end,
+       lease_expires_at = case when $6::text is null
+                               then clock_timestamp() + make_interval(secs => $7) end,
+       started_at = coalesce(started_at, clock_timestamp()),
+       finished_at = case when $6::text is not null then clock_timestamp() end
+     where id = $1 and outcome is null
+     returning id`,
+    [
+      key.jobId,
+      key.epoch.generation,
+      key.epoch.n,
+      agentId,
+      outcome && JSON.stringify(outcome),
+      outcome?.status ?? null,
+      leaseSeconds,
+    ],
+  );
+  return rows.length > 0;
+}
+
+/** Cancels what is queued for an install (for one component of it): it was made from what is no longer true. */
+export async function dropQueued(
+  sql: Sql,
+  installId: string,
+  component: string | null,
+  message: string,
+): Promise<void> {
+  const outcome = { status: "cancelled", code: "cancelled", message } satisfies Outcome;
+  await sql.query(
+    `update jobs set state = 'cancelled', outcome = $3, finished_at = clock_timestamp()
+     where install_id = $1 and state = 'queued' and ($2::text is null or component = $2)`,
+    [installId, component, JSON.stringify(outcome)],
+  );
+}
+
+/** After a restore, builds that are still to run begin a new generation; an install's jobs get its own. */
+export async function raiseQueuedBuilds(sql: Sql): Promise<void> {
+  await sql.query(
+    "update jobs set generation = generation + 1 where state = 'queued' and install_id is null",
+  );
+}
+
 /** Lease clocks restart when a server starts: its own absence is nobody's silence. */
 export async function restartLeases(sql: Sql): Promise<void> {
   await sql.query(

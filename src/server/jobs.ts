@@ -3,7 +3,7 @@ import { Fault } from "../model/fault.ts";
 import type { AgentId } from "../model/ids.ts";
 import type { JobKey } from "../protocol/job-key.ts";
 import type { ServerContext } from "./context.ts";
-import { expireLeases, expireStarts, loseJob, requestCancel } from "./job-machine.ts";
+import { adoptJob, expireLeases, expireStarts, loseJob, requestCancel } from "./job-machine.ts";
 import { settleEnded } from "./outcomes.ts";
 
 /** Cancels a job: at once in the queue, otherwise by asking its agent, also when that is offline now. */
@@ -37,6 +37,8 @@ export async function takeLoss(
   reason: string,
 ): Promise<void> {
   await context.database.transaction(`agent:${agentId}`, async (sql) => {
+    // A job of the agent that this one replaced: it answers for it now.
+    await adoptJob(sql, agentId, key);
     if (await loseJob(sql, agentId, key, reason)) await settleEnded(context, sql, key.jobId);
   });
   context.wake.notify("reconcile");

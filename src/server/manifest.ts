@@ -1,5 +1,6 @@
 /** Makes jobs: the manifest is written, signed and digested once, before the job's row exists. */
 import { createId } from "../model/ids.ts";
+import type { JobLimits, RetryPolicy } from "../model/job.ts";
 import { policyOf } from "../model/job-policy.ts";
 import { digestOf } from "../model/json.ts";
 import { Manifest } from "../protocol/documents.ts";
@@ -33,23 +34,35 @@ export async function createJob(
     limits,
     retry: { ...retry, on: [...retry.on] },
   };
-  const manifest = await signDocument("landfall-manifest", payload, context.keys.signing);
-  const isSandboxJob = draft.component === null;
+  const document = await signDocument("landfall-manifest", payload, context.keys.signing);
+  const digest = digestOf(payloadBytes(document));
+  return { ...newJobOf(payload, { document, digest, limits, retry }), deploy, generation };
+}
+
+/** The row of a job, from its manifest; deploy and generation are the caller's to say. */
+export function newJobOf(
+  manifest: Manifest,
+  {
+    document,
+    digest,
+    limits,
+    retry,
+  }: { document: string; digest: string; limits: JobLimits; retry: RetryPolicy },
+): Omit<NewJob, "deploy" | "generation"> {
+  const { install, component, operation } = manifest;
   return {
-    id,
-    queue: draft.install && !isSandboxJob ? draft.install.id : buildQueue,
-    operation: draft.operation,
-    appId: draft.app.id,
-    installId: draft.install?.id ?? null,
-    component: draft.component?.name ?? null,
-    manifest,
-    manifestDigest: digestOf(payloadBytes(manifest)),
-    fingerprint: draft.fingerprint,
-    artifactDigest: draft.artifact?.digest ?? null,
-    deploy,
-    generation,
+    id: manifest.jobId,
+    queue: install && component ? install.id : buildQueue,
+    operation,
+    appId: manifest.app.id,
+    installId: install?.id ?? null,
+    component: component?.name ?? null,
+    manifest: document,
+    manifestDigest: digest,
+    fingerprint: manifest.fingerprint,
+    artifactDigest: manifest.artifact?.digest ?? null,
     // A new install waits for its sandbox; builds of other components can wait a little longer.
-    priority: draft.operation === "provision" ? provisionPriority : 0,
+    priority: operation === "provision" ? provisionPriority : 0,
     startSeconds: limits.startSeconds,
     retry,
   };

@@ -14,13 +14,17 @@ import type { Manifest } from "../../protocol/documents.ts";
 import {
   AgentFrame,
   type EffectFrame,
+  type Hello,
   protocolVersions,
   type ServerFrame,
 } from "../../protocol/frames.ts";
 import type { JobKey } from "../../protocol/job-key.ts";
 import { signDocument } from "../../protocol/signed-document.ts";
 import type { ServerContext } from "../context.ts";
+import { newestCheckpoint } from "../history.ts";
 import { buildQueue, leaseSeconds } from "../job-machine.ts";
+import { holdWithoutRecall, type Teller, type ToldTry, takeRecalled } from "../recall.ts";
+import { mustRecall } from "../restore.ts";
 import { createCredentials, holdsToken, tokenMinutes } from "./credentials.ts";
 import { claimConnection, type KnownAgent, resolveJournal, verifyHello } from "./handshake.ts";
 import { claimOffers } from "./offers.ts";
@@ -37,6 +41,7 @@ type EffectBody = EffectFrame extends infer Frame
 const silenceMs = leaseSeconds * 1000;
 const helloMs = 10_000;
 const cancelGraceSeconds = 10;
+const recalledMax = 10_000;
 
 export interface AgentConnection {
   readonly id: string;
@@ -64,6 +69,8 @@ export function serveAgent(
   let isTaking = false;
   const sentCancels = new Set<string>();
   const held = new Map<string, { key: JobKey; manifest: Manifest; renewAt: number }>();
+  /** While the agent tells what it did before the server was restored. */
+  let recall: { told: ToldTry[]; teller: Teller } | null = null;
   let work: Promise<void> = Promise.resolve();
   let silence = setTimeout(() => socket.terminate(), helloMs);
 
@@ -100,7 +107,12 @@ export function serveAgent(
     agent = found;
     agentNonce = frame.agentNonce;
     await claimConnection(context, found.id, id);
-    const { kept, forget } = await resolveJournal(context, found.id, frame.journal);
+    const isRecalling = await mustRecall(context, {
+      agentId: found.id,
+      journal: frame.journal,
+      checkpoint: frame.checkpoint ?? null,
+    });
+    const { kept, forget } = await resolveJournal(context, found, frame.journal, isRecalling);
     for (const { key, manifest } of kept) held.set(key.jobId, { key, manifest, renewAt: 0 });
     slots = frame.freeSlots + kept.length;
     isTaking = frame.freeSlots > 0;
@@ -112,10 +124,31 @@ export function serveAgent(
       leaseSeconds,
       keep,
       forget,
+      ...(frame.protocol >= 2 ? { checkpoint: await newestCheckpoint(context) } : {}),
     });
+    if (isRecalling) return askToRecall(found, frame);
     onReady({ id, agent: found, serveQueue, supersede });
     context.wake.notify("live");
     serveQueue();
+  }
+
+  /** The server was restored: the agent tells its part, then connects again as any other. */
+  async function askToRecall(found: KnownAgent, frame: Hello): Promise<void> {
+    if (frame.protocol < 2) {
+      await holdWithoutRecall(context, found);
+      return close("retry", "The server was restored; this agent is too old to tell its part.");
+    }
+    recall = { told: [], teller: { ...found, generationSeen: frame.generation ?? 0 } };
+    await sendEffect({ type: "recall" });
+  }
+
+  async function handleRecalled(frame: Extract<AgentFrame, { type: "recalled" }>): Promise<void> {
+    if (!recall) return close("refused", "Expected no `recalled`: nobody asked.");
+    recall.told.push(...frame.jobs);
+    if (recall.told.length > recalledMax) return close("refused", "Expected fewer jobs recalled.");
+    if (frame.more) return;
+    await takeRecalled(context, recall.teller, recall.told);
+    close("retry", "Thank you: the server knows again what was done. Connect again.");
   }
 
   async function handleFrame(text: string): Promise<void> {
@@ -132,6 +165,7 @@ export function serveAgent(
       return handleHello(frame);
     }
     if (!agent) return close("refused", "Expected hello first.");
+    if (frame.type === "recalled") return handleRecalled(frame);
     if (frame.type === "renew") {
       isTaking = frame.freeSlots > 0;
       await renewTokens();

@@ -4,7 +4,7 @@
  */
 import { verify } from "node:crypto";
 import type { AgentId } from "../../model/ids.ts";
-import { compareEpochs } from "../../model/job.ts";
+import { judgeJournal } from "../../model/journal-rules.ts";
 import type { Manifest } from "../../protocol/documents.ts";
 import {
   type Hello,
@@ -16,7 +16,7 @@ import type { JobKey } from "../../protocol/job-key.ts";
 import { decodePublicKey } from "../../protocol/signed-document.ts";
 import type { ServerContext } from "../context.ts";
 import { recordEvent } from "../event-queue.ts";
-import { renewLeases } from "../job-machine.ts";
+import { adoptJob, renewLeases } from "../job-machine.ts";
 import { takeLoss } from "../jobs.ts";
 import { lastStored } from "../log-chunks.ts";
 import { readManifest } from "../manifest.ts";
@@ -42,6 +42,7 @@ interface HeldRow {
   generation: number;
   n: number;
   manifest: string;
+  revoked: boolean;
 }
 
 /** The agent behind a hello, or why it is refused. A refusal is an event. */
@@ -102,44 +103,48 @@ export async function claimConnection(
   );
 }
 
-/** Compares the agent's journal with the server's jobs: resumes, loses and forgets. */
+/**
+ * Compares the agent's journal with the server's jobs: resumes, adopts, loses and forgets. While the
+ * agent must still be asked what it did before the server was restored, it only resumes: what the
+ * server does not know of may be the truth.
+ */
 export async function resolveJournal(
   context: ServerContext,
-  agentId: AgentId,
+  agent: KnownAgent,
   journal: readonly JournalEntry[],
+  isRecalling: boolean,
 ): Promise<{ kept: KeptJob[]; forget: JobKey[] }> {
   const rows = await context.database.query<HeldRow>(
-    "select id, generation, n, manifest from jobs where agent_id = $1",
-    [agentId],
+    `select jobs.id, jobs.generation, jobs.n, jobs.manifest, agents.revoked_at is not null as revoked
+     from jobs join agents on agents.id = jobs.agent_id
+     where jobs.agent_id = $1
+        or jobs.agent_id in (select id from agents where install_id = $2 and revoked_at is not null)`,
+    [agent.id, agent.install_id],
   );
-  const held = rows.map(({ id, generation, n, manifest }) => ({
+  const manifests = new Map(rows.map((row) => [row.id, row.manifest]));
+  const held = rows.map(({ id, generation, n, revoked }) => ({
     key: { jobId: id, epoch: { generation, n } },
-    manifest,
+    agentRevoked: revoked,
   }));
-  const isKnown = ({ key }: { key: JobKey }) => journal.some((entry) => isSameTry(entry, key));
-  const kept: KeptJob[] = [];
-  for (const { key, manifest } of held.filter(isKnown)) {
-    // The last stored event is asked for again: if it was the outcome, and the server died before it
-    // took it, this is how it gets it. A repetition is left out, so it costs nothing.
-    const acknowledged = Math.max(0, (await lastStored(context, key)) - 1);
-    kept.push({ key, manifest: readManifest(manifest), acknowledged });
+  const judged = judgeJournal(held, journal);
+  const kept = isRecalling ? [...judged.keep] : [...judged.keep, ...judged.adopt];
+  await context.database.transaction(`agent:${agent.id}`, async (sql) => {
+    await renewLeases(sql, agent.id, judged.keep);
+    if (!isRecalling) for (const key of judged.adopt) await adoptJob(sql, agent.id, key);
+  });
+  for (const key of isRecalling ? [] : judged.lost) {
+    await takeLoss(context, agent.id, key, "The agent came back without a trace of it.");
   }
-  await context.database.transaction(`agent:${agentId}`, (sql) =>
-    renewLeases(
-      sql,
-      agentId,
-      kept.map(({ key }) => key),
+  return {
+    kept: await Promise.all(
+      kept.map(async (key) => ({
+        key,
+        manifest: readManifest(manifests.get(key.jobId) ?? ""),
+        // The last stored event is asked for again: if it was the outcome, and the server died before it
+        // took it, this is how it gets it. A repetition is left out, so it costs nothing.
+        acknowledged: Math.max(0, (await lastStored(context, key)) - 1),
+      })),
     ),
-  );
-  for (const { key } of held.filter((each) => !isKnown(each))) {
-    await takeLoss(context, agentId, key, "The agent came back without a trace of it.");
-  }
-  const forget = journal
-    .filter((entry) => !kept.some(({ key }) => isSameTry(entry, key)))
-    .map(({ jobId, epoch }) => ({ jobId, epoch }));
-  return { kept, forget };
-}
-
-function isSameTry(a: JobKey, b: JobKey): boolean {
-  return a.jobId === b.jobId && compareEpochs(a.epoch, b.epoch) === 0;
+    forget: isRecalling ? [] : [...judged.forget],
+  };
 }

@@ -35,6 +35,24 @@ alter table agents
   add column version text,
   add check ((draining_at is null) = (drain_reason is null));
 
+-- Each time that the server found itself restored from an older back-up.
+create table restores (
+  number int primary key,
+  at     timestamptz not null default clock_timestamp(),
+  found  text not null                          -- how it was noticed
+);
+-- The last restore that this agent has told its part of; less than the newest: it must still tell.
+alter table agents add column restore int not null default 0;
+
+create function record_restore() returns trigger language plpgsql as $$
+begin
+  insert into events (kind, actor, data)
+  values ('server.restored', current_actor(), jsonb_build_object('number', new.number, 'found', new.found));
+  return null;
+end $$;
+create trigger restore_recorded after insert on restores
+  for each row execute function record_restore();
+
 -- A value that an older epoch wanted to write into an install's store, and was refused.
 create table conflicts (
   install_id text not null references installs,
