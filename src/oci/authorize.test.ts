@@ -19,10 +19,49 @@ const tokens: { readonly [token: string]: readonly Access[] } = {
 };
 
 const authorize = authorizeBearer(async (token) => {
-  const access = tokens[token];
+  const [name = "", sub] = token.split("@");
+  const access = tokens[name];
   if (!access) throw new Fault("unauthorized", "Expected a known token.");
-  return { access };
+  return { access, ...(sub === undefined ? {} : { sub }) };
 });
+
+test("a tag is not moved or removed by an older try of a job than the one that moved it last", () =>
+  withRegistry(
+    async ({ url }) => {
+      const build = clientFor(url, "build");
+      const { root } = await pushImage(build, "hello");
+      const found = await fetch(`${url}/v2/guestbook/web/manifests/${root.digest}`, {
+        headers: { authorization: "Bearer build" },
+      });
+      const body = await found.bytes();
+      const address = `${url}/v2/guestbook/web/manifests/newest`;
+      const move = async (mover: string, method = "PUT") => {
+        const answer = await fetch(address, {
+          method,
+          headers: {
+            authorization: `Bearer build@${mover}`,
+            "content-type": root.mediaType,
+          },
+          ...(method === "PUT" ? { body } : {}),
+        });
+        return answer.status;
+      };
+
+      assert.equal(await move("job_b.1.2"), 201);
+      assert.equal(await move("job_b.1.1"), 403);
+      assert.equal(await move("job_a.9.9"), 403);
+      assert.equal(await move("job_b.1.2"), 201);
+      assert.equal(await move("job_b.2.1"), 201);
+      assert.equal(await move("job_b.1.3"), 403);
+      assert.equal(await move("job_c.1.1"), 201);
+      assert.equal(
+        (await fetch(address, { headers: { authorization: "Bearer build" } })).status,
+        200,
+      );
+      build.close();
+    },
+    { authorize },
+  ));
 
 test("a token with pull scope reads and cannot push or delete", () =>
   withRegistry(

@@ -24,8 +24,18 @@ export interface Refusal {
   readonly challenge?: string;
 }
 
-/** Null when the request may go on. */
-export type Authorize = (request: AuthorizeRequest) => Promise<Refusal | null>;
+/** Whom a request comes from, where the credential tells: the try of a job that holds the token. */
+export interface Caller {
+  readonly subject: string;
+}
+
+/** A refusal, or null (with a caller where one is known) when the request may go on. */
+export type Authorize = (request: AuthorizeRequest) => Promise<Refusal | Caller | null>;
+
+/** True for what keeps a request out. */
+export function isRefusal(answer: Refusal | Caller | null): answer is Refusal {
+  return answer !== null && "status" in answer;
+}
 
 export interface Access {
   readonly kind: string;
@@ -34,7 +44,9 @@ export interface Access {
 }
 
 /** Throws when the token is not good. */
-export type VerifyToken = (token: string) => Promise<{ readonly access: readonly Access[] }>;
+export type VerifyToken = (
+  token: string,
+) => Promise<{ readonly access: readonly Access[]; readonly sub?: string }>;
 
 const tokenLengthMax = 8192;
 const verificationsMax = 16;
@@ -48,22 +60,20 @@ export function authorizeBearer(verifyToken: VerifyToken): Authorize {
     if (token === null || token.length > tokenLengthMax) {
       return { status: 401, message: "Expected a bearer token.", challenge };
     }
-    const access = await verifyToken(token).then(
-      (claims) => claims.access,
-      (error: unknown) => {
-        if (isFault(error)) return null;
-        throw error;
-      },
-    );
-    if (!access) {
+    const claims = await verifyToken(token).catch((error: unknown) => {
+      if (isFault(error)) return null;
+      throw error;
+    });
+    if (!claims) {
       return {
         status: 401,
         message: "Expected a bearer token that is valid and has not expired.",
         challenge: `${challenge},error="invalid_token"`,
       };
     }
+    const { access, sub } = claims;
     if (repository === null || access.some((entry) => allows(entry, repository, action)))
-      return null;
+      return sub === undefined ? null : { subject: sub };
     return { status: 403, message: `The token does not allow \`${action}\` in ${repository}.` };
   };
 }

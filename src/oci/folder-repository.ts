@@ -19,6 +19,7 @@ import {
   type ParsedImageManifest,
   parseImageManifest,
 } from "./image-manifest.ts";
+import { checkMover, type createTurns } from "./tag-fence.ts";
 
 const readPieceBytes = 256 * 1024;
 const referrersMax = 1000;
@@ -37,14 +38,16 @@ interface RepositoryBlobs {
 interface RepositoryManifests {
   findImageManifest(reference: string): Promise<Descriptor | null>;
   readImageManifest(digest: Digest): Promise<Buffer | null>;
-  /** Keeps an imageManifest whose children are all there, and moves the tag to it. */
-  putImageManifest(bytes: Uint8Array, parsed: ParsedImageManifest, tag?: string): Promise<Digest>;
+  /** Keeps an imageManifest whose children are all there. */
+  putImageManifest(bytes: Uint8Array, parsed: ParsedImageManifest): Promise<Digest>;
   removeImageManifest(digest: Digest): Promise<boolean>;
   listReferrers(digest: Digest): Promise<Descriptor[]>;
 }
 
 interface RepositoryTags {
-  removeTag(tag: string): Promise<boolean>;
+  /** Lets a tag name an imageManifest; refused to an older try of a job than the one that moved it last. */
+  moveTag(tag: string, digest: Digest, mover: string | null): Promise<void>;
+  removeTag(tag: string, mover: string | null): Promise<boolean>;
   /** All tags, sorted. */
   listTags(): Promise<string[]>;
 }
@@ -62,6 +65,7 @@ export function createFolderRepository(
   directory: string,
   name: string,
   blobs: BlobFolder,
+  inTurn: ReturnType<typeof createTurns>,
 ): FolderRepository {
   const ofBlobs = createBlobs(join(directory, "_blobs"), blobs);
   const ofManifests = createManifests(directory, blobs);
@@ -69,8 +73,7 @@ export function createFolderRepository(
     name,
     ...ofBlobs,
     ...ofManifests,
-    removeTag: (tag) => removeFile(join(directory, "_tags", tag)),
-    listTags: () => listFolder(join(directory, "_tags")),
+    ...createTags(directory, blobs, inTurn),
     exists: async () =>
       (await exists(join(directory, "_blobs"))) || exists(join(directory, "_manifests")),
     async missingChildren(parsed) {
@@ -131,7 +134,7 @@ function createManifests(directory: string, blobs: BlobFolder): RepositoryManife
   return {
     findImageManifest,
     readImageManifest,
-    async putImageManifest(bytes, parsed, tag) {
+    async putImageManifest(bytes, parsed) {
       const descriptor = describeImageManifest(bytes, parsed);
       const text = JSON.stringify(descriptor);
       const referrers = parsed.subject && referrerFolder(parsed.subject);
@@ -139,7 +142,6 @@ function createManifests(directory: string, blobs: BlobFolder): RepositoryManife
       await keepBytes(blobs, bytes);
       await put(marker(descriptor.digest), text);
       if (referrers) await put(join(referrers, descriptor.digest.slice(7)), text);
-      if (tag !== undefined) await put(tagPath(tag), descriptor.digest);
       return descriptor.digest;
     },
     async removeImageManifest(digest) {
@@ -161,6 +163,31 @@ function createManifests(directory: string, blobs: BlobFolder): RepositoryManife
       }
       return found;
     },
+  };
+}
+
+/** The mover is written before the tag: a crash in between refuses an older try, never lets it through. */
+function createTags(
+  directory: string,
+  blobs: BlobFolder,
+  inTurn: ReturnType<typeof createTurns>,
+): RepositoryTags {
+  const tagPath = (tag: string) => join(directory, "_tags", tag);
+  const moverPath = (tag: string) => join(directory, "_movers", tag);
+  const put = (path: string, text: string) => replaceFile(blobs.temporaryPath(), path, text);
+
+  function move<T>(tag: string, mover: string | null, act: () => Promise<T>): Promise<T> {
+    return inTurn(tagPath(tag), async () => {
+      checkMover(tag, mover, await readText(moverPath(tag)));
+      if (mover !== null) await put(moverPath(tag), mover);
+      return act();
+    });
+  }
+
+  return {
+    moveTag: (tag, digest, mover) => move(tag, mover, () => put(tagPath(tag), digest)),
+    removeTag: (tag, mover) => move(tag, mover, () => removeFile(tagPath(tag))),
+    listTags: () => listFolder(join(directory, "_tags")),
   };
 }
 

@@ -5,6 +5,7 @@
  *   repositories/<name>/_blobs/ab12…                 empty: this repository has this blob
  *   repositories/<name>/_manifests/ab12…             JSON: descriptor of an imageManifest
  *   repositories/<name>/_tags/<tag>                  the digest it names
+ *   repositories/<name>/_movers/<tag>                the try of a job that moved it last
  *   repositories/<name>/_referrers/<subject>/ab12…   JSON: descriptor of what refers to the subject
  *   temporary/…                                      files being written; swept when stale
  *
@@ -19,6 +20,7 @@ import { createBlobFolder } from "./blob-folder.ts";
 import { ensureDirectory, removeStaleFiles, type StagedFile, stageFile } from "./durable-file.ts";
 import { createFolderRepository, type FolderRepository } from "./folder-repository.ts";
 import { requireRepositoryName } from "./reference.ts";
+import { createTurns } from "./tag-fence.ts";
 
 /** How long an unfinished write is left alone before it counts as abandoned. */
 export const temporaryLifetimeMs = 60 * 60 * 1000;
@@ -44,6 +46,7 @@ export async function openFolderStore(
   await ensureDirectory(temporary);
   await access(temporary, constants.W_OK);
   const blobs = createBlobFolder(directory, options.random);
+  const inTurn = createTurns();
   const sweep = (now: Date) =>
     removeStaleFiles(temporary, new Date(now.getTime() - temporaryLifetimeMs));
   await sweep(options.now);
@@ -51,7 +54,7 @@ export async function openFolderStore(
     directory,
     repository(name) {
       const folder = join(directory, "repositories", requireRepositoryName(name));
-      return createFolderRepository(folder, name, blobs);
+      return createFolderRepository(folder, name, blobs, inTurn);
     },
     stage: () => stageFile(blobs.temporaryPath()),
     sweep,

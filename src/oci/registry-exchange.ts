@@ -21,6 +21,8 @@ export interface Exchange {
   readonly store: FolderStore;
   readonly uploads: UploadSessions;
   readonly log: (record: RegistryRecord) => void;
+  /** The try of a job whose token the caller holds; null for callers that are no job. */
+  readonly caller: string | null;
   /** Asks whether the same caller may do something else, elsewhere. */
   readonly may: (repository: string, action: Action) => Promise<boolean>;
 }

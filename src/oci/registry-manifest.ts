@@ -29,7 +29,7 @@ export async function serveImageManifest(exchange: Exchange): Promise<void> {
   if (method === "DELETE") {
     const removed = isDigest(reference)
       ? await repository.removeImageManifest(reference)
-      : await repository.removeTag(reference);
+      : await repository.removeTag(reference, exchange.caller);
     if (!removed) throw unknownManifest();
     exchange.log({ event: "delete", repository: repository.name, reference });
     return answer(exchange, 202);
@@ -62,7 +62,8 @@ async function putImageManifest(exchange: Exchange): Promise<void> {
   const mediaType = request.headers["content-type"]?.split(";")[0]?.trim() || null;
   const parsed = parseImageManifest(bytes, mediaType);
   await checkChildren(exchange, parsed);
-  const digest = await repository.putImageManifest(bytes, parsed, tag);
+  const digest = await repository.putImageManifest(bytes, parsed);
+  if (tag !== undefined) await repository.moveTag(tag, digest, exchange.caller);
   exchange.log({
     event: "push",
     kind: "imageManifest",

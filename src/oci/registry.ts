@@ -7,13 +7,13 @@
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { describeError } from "../model/fault.ts";
-import type { Authorize } from "./authorize.ts";
+import { type Authorize, type Caller, isRefusal } from "./authorize.ts";
 import { type FolderStore, openFolderStore, temporaryLifetimeMs } from "./folder-store.ts";
 import { sendRefusal } from "./refusal-answer.ts";
 import { serveBlob } from "./registry-blob.ts";
 import { answerJson, type Exchange, type RegistryRecord } from "./registry-exchange.ts";
 import { serveImageManifest, serveReferrers, serveTags } from "./registry-manifest.ts";
-import { type RegistryRefusal, refuse, toRefusal } from "./registry-refusal.ts";
+import { RegistryRefusal, refuse, toRefusal } from "./registry-refusal.ts";
 import { type Action, actionOf, parseRoute, type Route, type RouteKind } from "./registry-route.ts";
 import { serveUpload, startUpload } from "./registry-upload.ts";
 import { createUploadSessions, type UploadLimits, type UploadSessions } from "./upload-session.ts";
@@ -92,9 +92,15 @@ async function serve(
   response.setHeader("docker-distribution-api-version", "registry/2.0");
   const method = request.method ?? "GET";
   try {
-    const route = await admit(options, request, method);
-    const may = async (repository: string, action: Action) =>
-      (await refusalOf(options, request, repository, action)) === null;
+    const { route, caller } = await admit(options, request, method);
+    const may = (repository: string, action: Action) =>
+      judge(options, request, repository, action).then(
+        () => true,
+        (error: unknown) => {
+          if (error instanceof RegistryRefusal) return false;
+          throw error;
+        },
+      );
     const repository = store.repository(route.repository || "base");
     const { log } = options;
     await handlers[route.kind]({
@@ -106,6 +112,7 @@ async function serve(
       store,
       uploads,
       log,
+      caller: caller?.subject ?? null,
       may,
     });
   } catch (error) {
@@ -127,7 +134,7 @@ async function admit(
   options: RegistryOptions,
   request: IncomingMessage,
   method: string,
-): Promise<Route> {
+): Promise<{ route: Route; caller: Caller | null }> {
   let route: Route | null = null;
   let wrongAddress: unknown = null;
   try {
@@ -136,29 +143,29 @@ async function admit(
     wrongAddress = error;
   }
   const action = route ? actionOf(route.kind, method) : "pull";
-  const refusal = await refusalOf(options, request, route?.repository || null, action);
-  if (refusal) throw refusal;
+  const caller = await judge(options, request, route?.repository || null, action);
   if (!route) throw wrongAddress;
-  return route;
+  return { route, caller };
 }
 
-async function refusalOf(
+/** Who the caller is, where that is known; throws the refusal when they may not do this. */
+async function judge(
   { authorize, log }: RegistryOptions,
   request: IncomingMessage,
   repository: string | null,
   action: Action,
-): Promise<RegistryRefusal | null> {
+): Promise<Caller | null> {
   const { authorization } = request.headers;
-  const refusal = await authorize({
+  const verdict = await authorize({
     ...(authorization === undefined ? {} : { authorization }),
     repository,
     action,
   });
-  if (!refusal) return null;
-  const { status, message, challenge } = refusal;
+  if (!isRefusal(verdict)) return verdict;
+  const { status, message, challenge } = verdict;
   log({ event: "refusal", status, repository, action, message });
   const code = status === 401 ? "UNAUTHORIZED" : status === 403 ? "DENIED" : "TOOMANYREQUESTS";
-  return refuse(status, code, message, challenge ? { "www-authenticate": challenge } : {});
+  throw refuse(status, code, message, challenge ? { "www-authenticate": challenge } : {});
 }
 
 function closeServer(server: Server, graceMs: number): Promise<void> {
