@@ -48,6 +48,7 @@ export async function withComponent<T>(
     const fence = fenceOf(context);
     await store.openFence(fence);
     const name = fence.component;
+    for (const key of await listConflicts(store, name)) context.conflicts.add(key);
     const state = await store.read(storeKeys.state(name));
     const intent = await readIntent(store, name);
     for (const text of intent?.sensitiveTexts ?? []) context.redactor.add(text);
@@ -57,6 +58,13 @@ export async function withComponent<T>(
   } finally {
     await store.close();
   }
+}
+
+/** What older tries of this component's jobs were refused, and is kept aside. */
+async function listConflicts(store: Store, name: string): Promise<string[]> {
+  const keys = [storeKeys.state, storeKeys.backendState, storeKeys.outputs, storeKeys.intent];
+  const found = await Promise.all(keys.map((key) => store.list(`conflicts/${key(name)}/`)));
+  return found.flat();
 }
 
 /** Serves the component's Terraform state while `use` runs. */

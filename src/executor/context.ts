@@ -16,6 +16,8 @@ export interface ExecutorContext extends JobDocuments {
   readonly workDirectory: string;
   /** Aborted when the job is cancelled or out of time. */
   readonly signal: AbortSignal;
+  /** Where the store keeps what older tries wanted to write: told with the outcome, so that people look. */
+  readonly conflicts: Set<string>;
   readonly random: (size: number) => Uint8Array;
   /** As they are now; whatever secret they hold is redacted from then on. */
   readCredentials(): Promise<JobCredentials>;

@@ -20,6 +20,8 @@ import { createRedactor } from "./redaction.ts";
 
 /** How long a plugin that was asked to end may take. */
 export const killGraceMs = 10_000;
+/** As many as an outcome can tell; the next job tells the rest. */
+const conflictsMax = 100;
 /** What an operation may take besides, to notice that it was cancelled. */
 const settleMs = 2000;
 
@@ -56,6 +58,7 @@ export async function executeJob(folder: string, options: ExecuteOptions): Promi
     redactor,
     workDirectory,
     signal,
+    conflicts: new Set(),
     random: options.random,
     async readCredentials() {
       const credentials = await readCredentials(folder);
@@ -81,7 +84,9 @@ export async function executeJob(folder: string, options: ExecuteOptions): Promi
       }),
   };
   const operate = await options.loadOperation(manifest.operation, manifest.component === null);
-  const outcome = await outcomeOf(operate, context, options, outOfTime.signal);
+  const ended = await outcomeOf(operate, context, options, outOfTime.signal);
+  const conflicts = [...context.conflicts].slice(0, conflictsMax);
+  const outcome = conflicts.length > 0 ? { ...ended, conflicts } : ended;
   clearTimeout(timer);
   // Rendered configurations and plans may lie there.
   await rm(workDirectory, { recursive: true, force: true }).catch(() => undefined);
@@ -116,6 +121,8 @@ function failureOf(error: unknown, reportBug: (text: string) => void): Outcome {
   if (error instanceof OperationFailure) return { status: "failed", code: error.code, message };
   if (isBadContent(error)) return { status: "failed", code: "bad_artifact", message };
   if (isFault(error, "conflict")) return { status: "failed", code: "fenced", message };
+  // A registry or a source out of reach: nothing was changed by it, and it may pass.
+  if (isFault(error, "unavailable")) return { status: "failed", code: "unavailable", message };
   if (!isFault(error)) reportBug(error instanceof Error ? (error.stack ?? message) : message);
   return { status: "failed", code: "operation_failed", message };
 }

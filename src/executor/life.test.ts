@@ -5,6 +5,7 @@ import { readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import type { JobId } from "../model/ids.ts";
+import { digestOf } from "../model/json.ts";
 import { type JobRun, registryPassword, vendorToken, withTrial } from "./trial.fixture.ts";
 
 test("a component is built, copied, planned, applied and destroyed", () =>
@@ -111,6 +112,46 @@ test("a secret that is replaced stays hidden in the diff that replaces it", () =
 
     assert.match(outcome.plan?.diff ?? "", /~ env KEY: \*\*\* → new/);
     assert(!told.includes("old-canary-value"), told);
+  }));
+
+test("a state that an older try was refused is kept aside, and the next job tells of it", () =>
+  withTrial(async (trial) => {
+    const component = { name: "c", type: "noop", config: { outputs: { a: "1" } } };
+    const { applied, artifact } = await trial.deploy(component);
+    const old = { component: "c", jobId: idOf(applied), epoch: { generation: 1, n: 1 } };
+    await trial.withStore(async (store) => {
+      await store.openFence({ ...old, epoch: { generation: 1, n: 2 } });
+      const late = store.write("state/c", Buffer.from('"late"'), {
+        expectedVersion: "any",
+        fence: old,
+      });
+      await assert.rejects(late, { code: "conflict" });
+    });
+
+    const { outcome } = await trial.run({ component, artifact });
+
+    assert.equal(outcome.conflicts?.length, 1);
+    const [key = ""] = outcome.conflicts ?? [];
+    assert.match(key, /^conflicts\/state\/c\/job_\w+\.1\.1\//);
+    const kept = await trial.withStore((store) => store.read(key));
+    assert.equal(Buffer.from(kept?.value ?? []).toString(), '"late"');
+  }));
+
+test("an artifact registry out of reach is a failure worth another attempt", () =>
+  withTrial(async (trial) => {
+    const component = { name: "c", type: "noop", config: {} };
+    const { artifact } = await trial.deploy(component);
+
+    const registry = { url: "http://127.0.0.1:1", username: "install", password: "none" };
+    const { outcome } = await trial.run(
+      {
+        component: { ...component, name: "other" },
+        artifact: { ...artifact, digest: digestOf(Buffer.from("another")) },
+      },
+      { place: { ...trial.place, registry } },
+    );
+
+    assert.equal(outcome.code, "unavailable");
   }));
 
 test("an apply of what was not approved, or of what has changed since, touches nothing", () =>
