@@ -4,11 +4,12 @@
  *
  * Invariant: the chunks of one epoch follow each other without hole or overlap. Each starts at the
  * number after the last stored one, and the primary key lets only one writer take that number: of two
- * that bring the same stretch, the second finds the row and goes on after it.
+ * that bring the same stretch, the second finds the row and goes on after it. A `gap` event stands for
+ * all the numbers that gave way, so a lost stretch is as visible as a stored one.
  */
 import { Fault } from "../model/fault.ts";
 import { type Epoch, formatEpoch, isFinished, type JobState } from "../model/job.ts";
-import type { JobEvent } from "../protocol/events.ts";
+import { type JobEvent, lastSeqOf } from "../protocol/events.ts";
 import type { JobKey } from "../protocol/job-key.ts";
 import type { ServerContext } from "./context.ts";
 import { isDatabaseError } from "./database.ts";
@@ -44,13 +45,13 @@ export async function appendEvents(
 ): Promise<number> {
   for (let attempt = 0; attempt < appendAttemptsMax; attempt++) {
     const last = await lastStored(context, key);
-    const fresh = events.filter((event) => event.seq > last);
+    const fresh = eventsAfter(events, last);
     refuseHole(key, last, fresh);
     const [first, final] = [fresh[0], fresh.at(-1)];
     if (!first || !final) return last;
-    if (await storeChunk(context, key, fresh, [first.seq, final.seq])) {
+    if (await storeChunk(context, key, fresh, [first.seq, lastSeqOf(final)])) {
       context.wake.notify(`log:${key.jobId}`);
-      return final.seq;
+      return lastSeqOf(final);
     }
   }
   throw new Fault(
@@ -89,7 +90,7 @@ export async function readEvents(
   for (const chunk of chunks) {
     if (events.length >= limit) break;
     for (const event of await readChunk(context, jobId, chunk)) {
-      if (event.seq > after) events.push(event);
+      if (lastSeqOf(event) > after) events.push(event);
     }
     read++;
   }
@@ -106,14 +107,23 @@ export async function isJobFinished(context: ServerContext, jobId: string): Prom
   return isFinished(row.state);
 }
 
+/** What is not stored yet. A gap that begins in what is stored stands for its rest alone. */
+function eventsAfter(events: readonly JobEvent[], last: number): JobEvent[] {
+  return events
+    .filter((event) => lastSeqOf(event) > last)
+    .map((event) => (event.seq > last ? event : { ...event, seq: last + 1 }));
+}
+
 function refuseHole(key: JobKey, last: number, fresh: readonly JobEvent[]): void {
-  for (const [index, event] of fresh.entries()) {
-    const expected = last + 1 + index;
-    if (event.seq === expected) continue;
-    throw new Fault(
-      "conflict",
-      `Expected event ${expected} of job ${key.jobId}, got ${event.seq}. Send again from ${expected}.`,
-    );
+  let expected = last + 1;
+  for (const event of fresh) {
+    if (event.seq !== expected || lastSeqOf(event) < event.seq) {
+      throw new Fault(
+        "conflict",
+        `Expected event ${expected} of job ${key.jobId}, got ${event.seq}. Send again from ${expected}.`,
+      );
+    }
+    expected = lastSeqOf(event) + 1;
   }
 }
 

@@ -19,8 +19,10 @@ import { restartLeases } from "./job-machine.ts";
 import { openKeys } from "./keys.ts";
 import { migrate } from "./migrate.ts";
 import { createRegistryForward } from "./registry-forward.ts";
+import { beatServer, forgetConnections, removeServer } from "./servers.ts";
 import { createToken } from "./tokens.ts";
 import { createWake } from "./wake.ts";
+import { startWakeRelay } from "./wake-relay.ts";
 
 export const ServerConfig = z.object({
   database: z.object({ url: z.string() }),
@@ -77,7 +79,10 @@ export async function startServer(
       now: options.now,
       random: options.random,
     };
-    await forgetOldConnections(context);
+    // One that was killed could not say that its agents are gone; lease clocks begin anew.
+    await beatServer(database, context.serverId);
+    await forgetConnections(database, context.serverId);
+    await restartLeases(database);
     await writeFirstSteps(context, config);
     return await listen(context, config);
   } catch (error) {
@@ -101,6 +106,9 @@ async function listen(
       `Expected port ${config.listen.port} to be free, but another program listens there. Stop it, or take another with \`--port\`.`,
     );
   });
+  const { wake, progress, log } = context;
+  const connection = { connectionString: config.database.url };
+  const relay = startWakeRelay({ connection, wake, progress, log });
   const background = startBackground(context);
   if (config.readyFile) {
     const ready = { url: config.publicUrl, pid: process.pid };
@@ -113,18 +121,13 @@ async function listen(
       await gateway.close();
       await http.close();
       registry.close();
+      await relay.stop();
+      await removeServer(context.database, context.serverId).catch((error: unknown) =>
+        log.warn({ err: error }, "The server could not sign off"),
+      );
       await context.database.close();
     },
   };
-}
-
-/** A server that was killed could not say that its agents are gone; lease clocks begin anew. */
-async function forgetOldConnections(context: ServerContext): Promise<void> {
-  await context.database.query(
-    "update agents set connection = null, connected_at = null, server = null where server = $1 and connection is not null",
-    [context.serverId],
-  );
-  await restartLeases(context.database);
 }
 
 async function writeFirstSteps(context: ServerContext, config: ServerConfig): Promise<void> {

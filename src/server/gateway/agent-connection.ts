@@ -1,93 +1,109 @@
 /**
  * One agent's connection, from challenge to close.
  *
- *   opened --challenge--> challenged --hello--> ready --close--> closed
- *                              |
- *                              +-- bad hello --> goodbye, closed
+ *   challenged --hello--> greeted (in line) --welcome--> ready --------------+
+ *       |                    |                             |                  |
+ *       |  bad frame, no      |  refused                   |  bad frame,      |  socket ends,
+ *       |  hello in time      |                            |  superseded,     |  silence
+ *       v                    v                             v  revoked         v
+ *     closing (goodbye, with a reason; nothing more is taken) ------------> closed
  *
- * Frames of one connection are handled one after another, in order. A bad frame closes this
- * connection with a reason and harms nobody else. Every frame with an effect is signed and counted.
+ * What comes in is handled one thing at a time, control before events (`inbox.ts`). A bad frame, or a
+ * failure while one is handled, closes this connection with a reason and harms nobody else. Every frame
+ * with an effect is signed and counted. An idle connection owns no timer: one shared sweep looks at all.
  */
-import type { WebSocket } from "ws";
-import { describeError } from "../../model/fault.ts";
-import type { Manifest } from "../../protocol/documents.ts";
+import { WebSocket } from "ws";
+import { isFault } from "../../model/fault.ts";
 import {
-  AgentFrame,
-  type EffectFrame,
+  type AgentFrame,
+  frameBytesMax,
   type Hello,
   protocolVersions,
   type ServerFrame,
 } from "../../protocol/frames.ts";
-import type { JobKey } from "../../protocol/job-key.ts";
 import { signDocument } from "../../protocol/signed-document.ts";
 import type { ServerContext } from "../context.ts";
-import { newestCheckpoint } from "../history.ts";
 import { buildQueue, leaseSeconds } from "../job-machine.ts";
-import { holdWithoutRecall, type Teller, type ToldTry, takeRecalled } from "../recall.ts";
-import { mustRecall } from "../restore.ts";
-import { createCredentials, holdsToken, tokenMinutes } from "./credentials.ts";
+import { type AgentSocket, watchSocket } from "./agent-socket.ts";
+import { type EffectBody, effectFor, readFrame } from "./frame-check.ts";
 import { claimConnection, type KnownAgent, resolveJournal, verifyHello } from "./handshake.ts";
+import type { HandshakeLine } from "./handshake-line.ts";
+import { createHeldJobs } from "./held-jobs.ts";
+import { createInbox } from "./inbox.ts";
+import type { GatewayLimits } from "./limits.ts";
+import type { Finding, Looker, Lookout } from "./lookout.ts";
 import { claimOffers } from "./offers.ts";
-import { handleReport } from "./reports.ts";
+import type { RefusalLog } from "./refusal-log.ts";
+import { handleReport, type Report } from "./reports.ts";
+import type { RollCall } from "./roll-call.ts";
 
-/** An effect without what every effect carries. */
-type EffectBody = EffectFrame extends infer Frame
-  ? Frame extends EffectFrame
-    ? Omit<Frame, "counter" | "agentNonce" | "agentId">
-    : never
-  : never;
+type Renew = Extract<AgentFrame, { type: "renew" }>;
 
-/** A connection that says nothing for this long is dead. */
-const silenceMs = leaseSeconds * 1000;
-const helloMs = 10_000;
-const cancelGraceSeconds = 10;
-const recalledMax = 10_000;
+/** What all connections of a gateway have together. */
+export interface GatewayParts {
+  readonly context: ServerContext;
+  readonly limits: GatewayLimits;
+  readonly line: HandshakeLine;
+  readonly lookout: Lookout;
+  readonly rollCall: RollCall;
+  readonly refusals: RefusalLog;
+  /** The time of the sweep: it stands still while the whole process does. */
+  readonly sweepTime: () => number;
+}
 
-export interface AgentConnection {
+export interface AgentConnection extends Looker {
   readonly id: string;
   readonly agent: KnownAgent;
-  /** Claims and sends offers and cancels, as many as there are slots. */
-  serveQueue(): void;
-  /** A newer connection of the same agent has won. */
-  supersede(): void;
+}
+
+/** What the gateway sees of a socket from its first moment. */
+export interface Served {
+  /** Looks whether it lives, in the time of the sweep. */
+  sweep(now: number): void;
+  /** The agent's connection once it is welcomed, null before. */
+  readonly connection: AgentConnection | null;
 }
 
 /** Serves a socket until it closes. `onReady` is told once the agent has proved who it is. */
 export function serveAgent(
-  context: ServerContext,
-  socket: WebSocket,
+  parts: GatewayParts,
+  socket: AgentSocket,
   id: string,
   onReady: (connection: AgentConnection) => void,
-): void {
+): Served {
+  const { context, limits, line, lookout, rollCall, refusals } = parts;
   const nonce = Buffer.from(context.random(24)).toString("base64url");
-  const log = context.log.child({ connection: id });
+  let phase: "challenged" | "greeted" | "ready" | "closing" | "closed" = "challenged";
+  let connection: AgentConnection | null = null;
   let agent: KnownAgent | null = null;
+  /** True once the agent's row names this connection. */
+  let isClaimed = false;
+  let protocol: number | null = null;
   let agentNonce = "";
   let counter = 0;
   let slots = 0;
   /** False while the agent says that it takes nothing: it is full, or about to stop. */
   let isTaking = false;
-  const sentCancels = new Set<string>();
-  const held = new Map<string, { key: JobKey; manifest: Manifest; renewAt: number }>();
-  /** While the agent tells what it did before the server was restored. */
-  let recall: { told: ToldTry[]; teller: Teller } | null = null;
-  let work: Promise<void> = Promise.resolve();
-  let silence = setTimeout(() => socket.terminate(), helloMs);
-
-  /** Everything that must happen in order goes through here: frames in, effects out. */
-  function enqueue(step: () => Promise<void>): void {
-    work = work.then(step).catch((error: unknown) => {
-      log.error({ err: error }, "Agent connection failed");
+  let isDraining = false;
+  const liveness = watchSocket(socket, limits, parts.sweepTime);
+  const held = createHeldJobs(context, sendEffect);
+  const inbox = createInbox({
+    bytesPerSecond: limits.eventBytesPerSecond,
+    bytesBurst: limits.eventBytesBurst,
+    onError(error) {
+      const level = isFault(error) ? "info" : "error";
+      context.log[level]({ err: error, connection: id, agent: agent?.id }, "A frame failed");
       close("retry", "The server failed to handle a frame. Connect again.");
-    });
-  }
+    },
+  });
 
   function send(frame: ServerFrame): void {
-    if (socket.readyState === socket.OPEN) socket.send(JSON.stringify(frame));
+    if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(frame));
   }
 
-  async function sendEffect(body: EffectBody): Promise<void> {
-    if (!agent) return;
+  async function sendEffect(effect: EffectBody): Promise<void> {
+    const body = effectFor(protocol ?? 1, effect);
+    if (!agent || !body || socket.readyState !== WebSocket.OPEN) return;
     counter += 1;
     const payload = { ...body, counter, agentNonce, agentId: agent.id };
     send({
@@ -97,175 +113,195 @@ export function serveAgent(
   }
 
   function close(code: "retry" | "refused", reason: string): void {
+    if (isOver()) return;
     send({ type: "goodbye", code, reason });
-    socket.close(1008, reason.slice(0, 100));
+    end(reason);
   }
 
-  async function handleHello(frame: Extract<AgentFrame, { type: "hello" }>): Promise<void> {
-    const found = await verifyHello(context, frame, nonce);
+  function end(reason: string): void {
+    phase = "closing";
+    liveness.hear();
+    inbox.dropBulk();
+    socket.closeFor(reason);
+  }
+
+  function isOver(): boolean {
+    return phase === "closing" || phase === "closed";
+  }
+
+  /** What the agent sent is not of the protocol: it is told, and it is on record. */
+  function refuse(reason: string): void {
+    if (isOver()) return;
+    refusals.record(agent, reason);
+    close("refused", reason);
+  }
+
+  async function handleHello(hello: Hello): Promise<void> {
+    // Whoever went away while it waited in line costs nothing more.
+    if (phase !== "greeted") return;
+    const found = await verifyHello(context, hello, nonce);
     if ("refusal" in found) return close("refused", found.refusal);
     agent = found;
-    agentNonce = frame.agentNonce;
+    agentNonce = hello.agentNonce;
     await claimConnection(context, found.id, id);
-    const isRecalling = await mustRecall(context, {
-      agentId: found.id,
-      journal: frame.journal,
-      checkpoint: frame.checkpoint ?? null,
-    });
-    const { kept, forget } = await resolveJournal(context, found, frame.journal, isRecalling);
-    for (const { key, manifest } of kept) held.set(key.jobId, { key, manifest, renewAt: 0 });
-    slots = frame.freeSlots + kept.length;
-    isTaking = frame.freeSlots > 0;
-    const keep = kept.map(({ key, acknowledged }) => ({ ...key, acknowledged }));
+    if (phase !== "greeted") return rollCall.gone({ agentId: found.id, connection: id });
+    isClaimed = true;
+    // Its older connection, on whatever server, looks at once and finds itself superseded.
+    context.wake.notify(`agent:${found.id}`);
+    const { kept, forget } = await resolveJournal(context, found.id, hello.journal);
+    for (const { key, manifest } of kept) held.hold(key, manifest, false);
+    slots = hello.slots ?? hello.freeSlots + kept.length;
+    isTaking = hello.freeSlots > 0;
     await sendEffect({
       type: "welcome",
       serverTime: context.now().toISOString(),
       generation: found.generation,
       leaseSeconds,
-      keep,
+      keep: kept.map(({ key, acknowledged }) => ({ ...key, acknowledged })),
       forget,
-      ...(frame.protocol >= 2 ? { checkpoint: await newestCheckpoint(context) } : {}),
+      creditBytes: limits.creditBytes,
     });
-    if (isRecalling) return askToRecall(found, frame);
-    onReady({ id, agent: found, serveQueue, supersede });
+    becomeReady(found, hello);
+  }
+
+  function becomeReady(found: KnownAgent, hello: Hello): void {
+    const { slots: told, version } = hello;
+    const traits = { protocol: hello.protocol, slots: told ?? null, version: version ?? null };
+    if (phase !== "greeted") return;
+    phase = "ready";
+    rollCall.heard({ agentId: found.id, connection: id, traits });
+    const queue = found.install_id ?? buildQueue;
+    connection = { id, agent: found, agentId: found.id, queue, found: takeFinding };
+    onReady(connection);
     context.wake.notify("live");
-    serveQueue();
+    lookout.look(connection);
   }
 
-  /** The server was restored: the agent tells its part, then connects again as any other. */
-  async function askToRecall(found: KnownAgent, frame: Hello): Promise<void> {
-    if (frame.protocol < 2) {
-      await holdWithoutRecall(context, found);
-      return close("retry", "The server was restored; this agent is too old to tell its part.");
-    }
-    recall = { told: [], teller: { ...found, generationSeen: frame.generation ?? 0 } };
-    await sendEffect({ type: "recall" });
-  }
-
-  async function handleRecalled(frame: Extract<AgentFrame, { type: "recalled" }>): Promise<void> {
-    if (!recall) return close("refused", "Expected no `recalled`: nobody asked.");
-    recall.told.push(...frame.jobs);
-    if (recall.told.length > recalledMax) return close("refused", "Expected fewer jobs recalled.");
-    if (frame.more) return;
-    await takeRecalled(context, recall.teller, recall.told);
-    close("retry", "Thank you: the server knows again what was done. Connect again.");
-  }
-
-  async function handleFrame(text: string): Promise<void> {
-    const parsed = AgentFrame.safeParse(JSON.parse(text));
-    if (!parsed.success) {
-      return close(
-        "refused",
-        `Expected a frame of the protocol, got one that is not: ${parsed.error.message}`,
-      );
-    }
-    const frame = parsed.data;
-    if (frame.type === "hello") {
-      if (agent) return close("refused", "Expected one hello, got a second.");
-      return handleHello(frame);
-    }
-    if (!agent) return close("refused", "Expected hello first.");
-    if (frame.type === "recalled") return handleRecalled(frame);
-    if (frame.type === "renew") {
-      isTaking = frame.freeSlots > 0;
-      await renewTokens();
-    }
-    const report = await handleReport(context, agent.id, id, frame);
-    if (report.superseded) return supersede();
-    if (report.answer) send(report.answer);
-    if (report.ack) await sendEffect({ type: "ack", ...report.ack });
-    if (report.ended) held.delete(report.ended.jobId);
-    if (report.ended || frame.type === "renew") serveQueue();
-  }
-
-  function serveQueue(): void {
-    enqueue(async () => {
-      if (!agent || socket.readyState !== socket.OPEN) return;
-      await sendCancels(agent);
-      const freeSlots = slots - held.size;
-      if (!isTaking || freeSlots <= 0) return;
-      const queue = agent.install_id ?? buildQueue;
-      for (const offer of await claimOffers(
-        context,
-        { agentId: agent.id, connection: id },
-        queue,
-        freeSlots,
-      )) {
-        held.set(offer.key.jobId, {
-          key: offer.key,
-          manifest: offer.manifest,
-          renewAt: renewTime(),
-        });
-        await sendEffect(offer.frame);
-        context.wake.notify("live");
+  /** What a look at the database gave: whether this connection still counts, and what there is to do. */
+  function takeFinding(finding: Finding): void {
+    inbox.first(async () => {
+      if (phase !== "ready" || !agent) return;
+      if (finding.revoked) {
+        return close("refused", "This agent has been revoked. Enrol a new one to go on.");
       }
+      if (finding.connection === null) {
+        return close("retry", "The server had lost sight of this connection. Connect again.");
+      }
+      if (finding.connection !== id) return supersede();
+      isDraining = finding.draining;
+      await held.sendCancels(finding.cancels);
+      if (finding.waiting) await offerJobs(agent);
     });
   }
 
-  async function sendCancels({ id: agentId }: KnownAgent): Promise<void> {
-    const rows = await context.database.query<{
-      id: JobKey["jobId"];
-      generation: number;
-      n: number;
-    }>(
-      `select id, generation, n from jobs
-       where agent_id = $1 and cancel_requested_at is not null and outcome is null`,
-      [agentId],
-    );
-    for (const row of rows) {
-      if (sentCancels.has(row.id)) continue;
-      sentCancels.add(row.id);
-      const epoch = { generation: row.generation, n: row.n };
-      await sendEffect({ type: "cancel", jobId: row.id, epoch, graceSeconds: cancelGraceSeconds });
+  async function offerJobs({ id: agentId, install_id }: KnownAgent): Promise<void> {
+    const freeSlots = slots - held.count;
+    if (isDraining || !isTaking || freeSlots <= 0) return;
+    const asker = { agentId, connection: id };
+    const queue = install_id ?? buildQueue;
+    const offers = await claimOffers(context, asker, queue, freeSlots);
+    for (const { key, manifest, frame } of offers) {
+      held.hold(key, manifest, true);
+      await sendEffect(frame);
     }
+    if (offers.length > 0) context.wake.notify("live");
   }
 
-  /** Tokens live for minutes; a job that runs longer gets new ones in time. */
-  async function renewTokens(): Promise<void> {
-    for (const each of held.values()) {
-      if (!holdsToken(each.manifest) || context.now().getTime() < each.renewAt) continue;
-      each.renewAt = renewTime();
-      const credentials = await context.database.transaction("server", (sql) =>
-        createCredentials(context, sql, each.manifest, each.key),
+  async function supersede(): Promise<void> {
+    const reason = "Another connection of this agent is newer.";
+    await sendEffect({ type: "superseded", reason });
+    if (!isOver()) end(reason);
+  }
+
+  async function handleRenew(frame: Renew): Promise<void> {
+    if (phase !== "ready" || !agent || !connection) return;
+    const wasTaking = isTaking;
+    isTaking = frame.freeSlots > 0;
+    rollCall.heard({ agentId: agent.id, connection: id });
+    rollCall.renew(agent.id, frame.jobs);
+    send({ type: "renewed", serverTime: context.now().toISOString() });
+    await held.renewTokens();
+    if (isTaking && !wasTaking) lookout.look(connection);
+  }
+
+  async function handleJobReport(frame: Report): Promise<void> {
+    // What was received before the socket ended is still true.
+    if (!agent || phase === "closing") return;
+    const { ack, ended } = await handleReport(context, agent.id, frame);
+    if (ack) await sendEffect({ type: "ack", ...ack });
+    if (!ended) return;
+    held.release(ended);
+    if (connection && phase === "ready") lookout.look(connection);
+  }
+
+  function take(data: Buffer, isBinary: boolean): void {
+    if (isOver()) return;
+    liveness.hear();
+    const read = readFrame(data, isBinary, protocol);
+    if ("refusal" in read) refuse(read.refusal);
+    else if (read.frame.type === "hello") greet(read.frame);
+    else if (phase === "challenged") {
+      refuse(`Expected \`hello\` first, got \`${read.frame.type}\`.`);
+    } else if (inbox.controlCount >= limits.controlFramesMax) {
+      refuse(`Expected at most ${limits.controlFramesMax} frames at once, got more.`);
+    } else takeReport(read.frame, data.length);
+  }
+
+  function greet(hello: Hello): void {
+    if (phase === "challenged") {
+      phase = "greeted";
+      protocol = hello.protocol;
+      inbox.first(() => line.enter(() => handleHello(hello)));
+    } else refuse("Expected one `hello`, got a second.");
+  }
+
+  function takeReport(frame: Report | Renew, bytes: number): void {
+    if (frame.type === "renew") inbox.first(() => handleRenew(frame));
+    else if (frame.type === "events") takeBulk(frame, frame.jobId, bytes);
+    else if (frame.type === "recalled") takeBulk(frame, null, bytes);
+    // A loss comes after the events of the same job, which may hold its outcome.
+    else if (frame.type === "lost" && inbox.hasBulkOf(frame.jobId)) {
+      takeBulk(frame, frame.jobId, 0);
+    } else inbox.first(() => handleJobReport(frame));
+  }
+
+  function takeBulk(frame: Report, jobId: string | null, bytes: number): void {
+    inbox.later(jobId, bytes, async () => {
+      await handleJobReport(frame);
+      if (socket.isPaused && !isOver()) socket.resume();
+    });
+    if (inbox.bulkBytes <= limits.creditBytes + frameBytesMax) return;
+    // Version 1 knows no credits: it is not read any further until there is room.
+    if (protocol === 1) socket.pause();
+    else {
+      refuse(
+        `Expected at most ${limits.creditBytes} bytes of events without an ack, got ${inbox.bulkBytes}. Wait for acks.`,
       );
-      await sendEffect({ type: "credentials", ...each.key, credentials });
     }
   }
 
-  function renewTime(): number {
-    return context.now().getTime() + (tokenMinutes * 60_000) / 2;
+  function sweep(now: number): void {
+    const silentMs = liveness.silentMs(now);
+    if (phase === "closing") {
+      if (silentMs >= limits.goodbyeMs) socket.terminate();
+    } else if (phase === "challenged" && silentMs >= limits.helloMs) {
+      refuse(`Expected \`hello\` within ${limits.helloMs / 1000} s, got nothing.`);
+    } else {
+      liveness.check(now);
+    }
   }
 
-  function supersede(): void {
-    enqueue(async () => {
-      const reason = "Another connection of this agent is newer.";
-      await sendEffect({ type: "superseded", reason });
-      socket.close(1008, reason);
-    });
-  }
-
-  socket.on("message", (data, isBinary) => {
-    clearTimeout(silence);
-    silence = setTimeout(() => socket.terminate(), silenceMs);
-    if (isBinary) return close("refused", "Expected text frames.");
-    enqueue(() =>
-      handleFrame(data.toString()).catch((error: unknown) => {
-        if (!(error instanceof SyntaxError)) throw error;
-        close("refused", `Expected JSON: ${describeError(error)}`);
-      }),
-    );
+  socket.on("message", take);
+  socket.on("error", (error) => {
+    context.log.info({ err: error, connection: id, agent: agent?.id }, "An agent's socket failed");
+    if ("code" in error && String(error.code).startsWith("WS_ERR_") && !isOver()) {
+      refusals.record(agent, error.message);
+    }
   });
-  socket.on("error", (error) => log.info({ err: error }, "Agent socket failed"));
   socket.on("close", () => {
-    clearTimeout(silence);
-    enqueue(async () => {
-      if (!agent) return;
-      await context.database.query(
-        "update agents set connection = null, connected_at = null where id = $1 and connection = $2",
-        [agent.id, id],
-      );
-      context.wake.notify("live");
-    });
+    phase = "closed";
+    inbox.dropBulk();
+    if (agent && isClaimed) rollCall.gone({ agentId: agent.id, connection: id });
   });
   send({
     type: "challenge",
@@ -274,4 +310,10 @@ export function serveAgent(
     serverTime: context.now().toISOString(),
     keyset: context.keys.keyset,
   });
+  return {
+    sweep,
+    get connection() {
+      return connection;
+    },
+  };
 }

@@ -1,6 +1,9 @@
 /**
  * The agent gateway: takes WebSockets on the server's ordinary port and keeps one connection per
  * agent. Nothing here opens a connection: agents come to us.
+ *
+ * What costs something per agent is done for all together: one timer sweeps all connections, one
+ * statement writes all heartbeats, one looks for all that were woken.
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, Server } from "node:http";
@@ -9,8 +12,18 @@ import { WebSocketServer } from "ws";
 import { gatewayPath } from "../../protocol/enrolment.ts";
 import { frameBytesMax } from "../../protocol/frames.ts";
 import type { ServerContext } from "../context.ts";
-import { buildQueue } from "../job-machine.ts";
-import { type AgentConnection, serveAgent } from "./agent-connection.ts";
+import {
+  type AgentConnection,
+  type GatewayParts,
+  type Served,
+  serveAgent,
+} from "./agent-connection.ts";
+import { AgentSocket } from "./agent-socket.ts";
+import { createHandshakeLine } from "./handshake-line.ts";
+import { type GatewayLimits, gatewayLimits } from "./limits.ts";
+import { createLookout } from "./lookout.ts";
+import { createRefusalLog } from "./refusal-log.ts";
+import { createRollCall } from "./roll-call.ts";
 
 export interface Gateway {
   /** Takes an upgrade request for the gateway's path; false when it is for another. */
@@ -20,42 +33,74 @@ export interface Gateway {
 }
 
 /** Creates the gateway; the caller hands it upgrade requests. */
-export function createGateway(context: ServerContext): Gateway {
+export function createGateway(context: ServerContext, given: Partial<GatewayLimits> = {}): Gateway {
+  const limits = { ...gatewayLimits, ...given };
   const sockets = new WebSocketServer({
     noServer: true,
     perMessageDeflate: false, // 17 times the memory, 7 times the CPU
     maxPayload: frameBytesMax,
+    clientTracking: false, // `served` does
+    WebSocket: AgentSocket,
   });
-  const connections = new Map<string, { connection: AgentConnection; stop: () => void }>();
+  const served = new Map<AgentSocket, Served>();
+  /** By connection. */
+  const ready = new Map<string, AgentConnection>();
+  const clock = startSweep(limits.sweepMs, (now) => {
+    for (const each of served.values()) each.sweep(now);
+  });
+  const lookout = createLookout(context);
+  const parts: GatewayParts = {
+    context,
+    limits,
+    line: createHandshakeLine(limits.handshakesAtOnce),
+    lookout,
+    rollCall: createRollCall(context, limits, (id) => {
+      const missing = ready.get(id);
+      if (missing) lookout.look(missing);
+    }),
+    refusals: createRefusalLog(context),
+    sweepTime: clock.now,
+  };
 
-  sockets.on("connection", (socket) => {
+  function take(socket: AgentSocket): void {
+    const stops: (() => void)[] = [];
     const id = randomUUID();
-    serveAgent(context, socket, id, (connection) => {
-      const { agent } = connection;
-      connections.get(agent.id)?.connection.supersede();
-      connections.get(agent.id)?.stop();
-      const queue = agent.install_id ?? buildQueue;
-      const stop = context.wake.listen(`jobs:${queue}`, () => connection.serveQueue());
-      connections.set(agent.id, { connection, stop });
-      socket.on("close", () => {
-        stop();
-        if (connections.get(agent.id)?.connection === connection) connections.delete(agent.id);
-      });
+    served.set(
+      socket,
+      serveAgent(parts, socket, id, (connection) => {
+        ready.set(id, connection);
+        const look = () => lookout.look(connection);
+        stops.push(context.wake.listen(`jobs:${connection.queue}`, look));
+        stops.push(context.wake.listen(`agent:${connection.agentId}`, look));
+      }),
+    );
+    socket.on("close", () => {
+      served.delete(socket);
+      ready.delete(id);
+      for (const stop of stops) stop();
     });
-  });
+  }
 
   return {
     handleUpgrade(request, socket, head) {
       if (request.url?.split("?")[0] !== gatewayPath) return false;
-      sockets.handleUpgrade(request, socket, head, (webSocket) => {
-        sockets.emit("connection", webSocket, request);
-      });
+      if (served.size - ready.size >= limits.handshakesMax) {
+        refuseUpgrade(socket, limits.retryAfterSeconds);
+      } else {
+        sockets.handleUpgrade(request, socket, head, take);
+      }
       return true;
     },
-    connectedCount: () => connections.size,
+    connectedCount: () => ready.size,
     async close() {
-      for (const socket of sockets.clients) socket.terminate();
-      await new Promise<void>((resolve) => sockets.close(() => resolve()));
+      clock.stop();
+      const closed = [...served.keys()].map(
+        (socket) => new Promise<void>((resolve) => socket.once("close", () => resolve())),
+      );
+      for (const socket of served.keys()) socket.terminate();
+      await Promise.all(closed);
+      await parts.rollCall.stop();
+      sockets.close();
     },
   };
 }
@@ -66,4 +111,27 @@ export function attachGateway(server: Server, gateway: Gateway): void {
     if (gateway.handleUpgrade(request, socket, head)) return;
     socket.end("HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n");
   });
+}
+
+function refuseUpgrade(socket: Duplex, retryAfterSeconds: number): void {
+  socket.on("error", () => {});
+  socket.end(
+    `HTTP/1.1 503 Service Unavailable\r\nretry-after: ${retryAfterSeconds}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`,
+  );
+}
+
+/**
+ * Calls back every so often with a time that passes only while this process runs: after a stop of a
+ * minute, nobody has been silent for longer than two rounds.
+ */
+function startSweep(everyMs: number, onSweep: (now: number) => void) {
+  let time = 0;
+  let sweptAt = performance.now();
+  const timer = setInterval(() => {
+    const now = performance.now();
+    time += Math.min(now - sweptAt, 2 * everyMs);
+    sweptAt = now;
+    onSweep(time);
+  }, everyMs);
+  return { now: () => time, stop: () => clearInterval(timer) };
 }

@@ -27,12 +27,6 @@ export async function claimOffers(
   queue: string,
   limit: number,
 ): Promise<ReadyOffer[]> {
-  // Most wake-ups find nothing: look before opening a transaction.
-  const [waiting] = await context.database.query(
-    "select 1 from jobs where queue = $1 and state = 'queued' and not_before <= clock_timestamp() limit 1",
-    [queue],
-  );
-  if (!waiting) return [];
   return context.database.transaction("server", async (sql) => {
     const offers: ReadyOffer[] = [];
     for (const job of await offerJobs(sql, asker, queue, limit)) {

@@ -1,35 +1,33 @@
 /** What an agent tells of its jobs. Only the agent that holds a job's newest epoch is believed. */
 import type { AgentId } from "../../model/ids.ts";
 import { compareEpochs, type Outcome } from "../../model/job.ts";
-import type { JobEvent } from "../../protocol/events.ts";
-import type { AgentFrame, ServerFrame } from "../../protocol/frames.ts";
+import { type JobEvent, lastSeqOf } from "../../protocol/events.ts";
+import type { AgentFrame } from "../../protocol/frames.ts";
 import type { JobKey } from "../../protocol/job-key.ts";
 import type { ServerContext } from "../context.ts";
 import { recordEvent } from "../event-queue.ts";
-import { loseJob, nackJob, renewLeases, startJob } from "../job-machine.ts";
+import { loseJob, nackJob, startJob } from "../job-machine.ts";
 import { takeLoss } from "../jobs.ts";
 import { appendEvents } from "../log-chunks.ts";
 import { settleEnded, takeOutcome } from "../outcomes.ts";
 
-type Report = Exclude<AgentFrame, { type: "hello" }>;
+/** What is said of jobs: neither the greeting nor the heartbeat. */
+export type Report = Exclude<AgentFrame, { type: "hello" | "renew" }>;
 type ReportOf<Type extends Report["type"]> = Extract<Report, { type: Type }>;
 
 export interface Handled {
-  readonly answer: ServerFrame | null;
   /** What the agent may forget. */
   readonly ack: (JobKey & { readonly acknowledged: number }) | null;
   /** A job that no longer takes a slot of the agent. */
   readonly ended: JobKey | null;
-  readonly superseded: boolean;
 }
 
-const nothing: Handled = { answer: null, ack: null, ended: null, superseded: false };
+const nothing: Handled = { ack: null, ended: null };
 
 /** Takes one report of an agent that has proved who it is. */
 export function handleReport(
   context: ServerContext,
   agentId: AgentId,
-  connection: string,
   frame: Report,
 ): Promise<Handled> {
   switch (frame.type) {
@@ -39,8 +37,6 @@ export function handleReport(
       return handleRefused(context, agentId, frame);
     case "lost":
       return handleLost(context, agentId, frame);
-    case "renew":
-      return handleRenew(context, agentId, connection, frame);
     case "events":
       return handleEvents(context, agentId, frame);
     case "recalled":
@@ -93,25 +89,6 @@ async function handleLost(
   return { ...nothing, ack: { ...key, acknowledged: 0 }, ended: key };
 }
 
-async function handleRenew(
-  context: ServerContext,
-  agentId: AgentId,
-  connection: string,
-  { jobs }: ReportOf<"renew">,
-): Promise<Handled> {
-  const rows = await context.database.query(
-    "update agents set seen_at = clock_timestamp() where id = $1 and connection = $2 and revoked_at is null returning id",
-    [agentId, connection],
-  );
-  if (rows.length === 0) return { ...nothing, superseded: true };
-  if (jobs.length > 0) {
-    await context.database.transaction(`agent:${agentId}`, (sql) =>
-      renewLeases(sql, agentId, jobs),
-    );
-  }
-  return { ...nothing, answer: { type: "renewed", serverTime: context.now().toISOString() } };
-}
-
 async function handleEvents(
   context: ServerContext,
   agentId: AgentId,
@@ -124,7 +101,7 @@ async function handleEvents(
   if (standing !== "held") {
     // A repetition of what is safe already, or the report of an older epoch: refused, recorded, forgotten.
     if (standing === "stale") await recordStaleReport(context, agentId, key);
-    return { ...nothing, ack: { ...key, acknowledged: last.seq } };
+    return { ...nothing, ack: { ...key, acknowledged: lastSeqOf(last) } };
   }
   const acknowledged = await appendEvents(context, key, events);
   noteProgress(context, key, events);

@@ -3,11 +3,12 @@
  * its lines are out. When a job is tried again, the lines of the new try follow, numbered from 1.
  */
 import { type Epoch, formatEpoch } from "../../model/job.ts";
+import { lastSeqOf } from "../../protocol/events.ts";
 import type { ServerContext } from "../context.ts";
 import { isJobFinished, readEvents } from "../log-chunks.ts";
 
 const pageEvents = 500;
-/** Lines that another server stored, and the job's end, are found by looking: soon after a line, then less often. */
+/** Where a notice was lost, lines and the job's end are found by looking: soon after a line, then less often. */
 const pollMs = { first: 50, most: 1000 };
 const heartbeatMs = 15_000;
 
@@ -42,8 +43,9 @@ export async function* streamLog(
         position = { epoch, seq: 0 };
         continue;
       }
-      position = { epoch, seq: events.at(-1)?.seq ?? position.seq };
-      if (events.length > 0) {
+      const last = events.at(-1);
+      position = { epoch, seq: last ? lastSeqOf(last) : position.seq };
+      if (last) {
         yield events.map((event) => `${JSON.stringify(event)}\n`).join("");
         sentAt = performance.now();
         pauseMs = pollMs.first;

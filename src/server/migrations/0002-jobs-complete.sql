@@ -53,6 +53,21 @@ end $$;
 create trigger restore_recorded after insert on restores
   for each row execute function record_restore();
 
+-- Heartbeats tell no story: only a changed connection or a revoked key is an event.
+drop trigger agent_recorded on agents;
+create trigger agent_recorded after insert or update of connection, revoked_at on agents
+  for each row execute function record_row('agent');
+
+-- The servers on this database; connections of one that was not seen for a while are cleared.
+create table servers (
+  id      text primary key,
+  seen_at timestamptz not null
+);
+create index agents_of_server on agents (server) where connection is not null;
+
+-- Cancels that wait for their agent: few, and asked for every second.
+create index jobs_cancelling on jobs (agent_id) where agent_id is not null and cancel_requested_at is not null;
+
 -- A value that an older epoch wanted to write into an install's store, and was refused.
 create table conflicts (
   install_id text not null references installs,
