@@ -99,6 +99,47 @@ test("reading goes on after a number, in pages, and takes the newest try", async
   assert.equal(older.events.length, 4);
 });
 
+test("a gap stands for its numbers: what follows it goes on without a hole, and a page may end or begin in it", async () => {
+  const key = await newKey();
+
+  assert.equal(await appendEvents(server.context, key, [...lines(1, 2), gap(3, 1000)]), 1000);
+  assert.equal(await appendEvents(server.context, key, lines(1001, 1002)), 1002);
+  await assert.rejects(appendEvents(server.context, key, lines(1004, 1004)), { code: "conflict" });
+
+  assert.equal(await lastStored(server.context, key), 1002);
+  assert.deepEqual(await numbersOf(key), [1, 2, 3, 1001, 1002]);
+  for (const [after, expected] of [
+    [2, [3, 1001, 1002]],
+    [500, [3, 1001, 1002]],
+    [1000, [1001, 1002]],
+  ] as const) {
+    const page = await readEvents(server.context, key.jobId, { after, limit: 100 });
+    assert.deepEqual(
+      page.events.map(({ seq }) => seq),
+      expected,
+    );
+  }
+});
+
+test("a gap that begins in what is stored already stands for the rest alone", async () => {
+  const key = await newKey();
+  await appendEvents(server.context, key, lines(1, 5));
+
+  assert.equal(await appendEvents(server.context, key, [gap(3, 8), ...lines(9, 9)]), 9);
+  assert.equal(await appendEvents(server.context, key, [gap(3, 8), ...lines(9, 10)]), 10);
+
+  const { events } = await readEvents(server.context, key.jobId, { after: 0, limit: 100 });
+  assert.deepEqual(events, [...lines(1, 5), gap(6, 8), ...lines(9, 10)]);
+});
+
+test("a gap that ends before it begins is refused", async () => {
+  const key = await newKey();
+
+  await assert.rejects(appendEvents(server.context, key, [...lines(1, 4), gap(5, 3)]), {
+    code: "conflict",
+  });
+});
+
 test("the blob is there before the row that points at it", async () => {
   const key = await newKey();
   const blobs = {
@@ -128,6 +169,10 @@ function lines(first: number, last: number): JobEvent[] {
     stream: "stdout",
     line: `line ${first + index}`,
   }));
+}
+
+function gap(seq: number, last: number): JobEvent {
+  return { seq, last, at: "2030-01-01T00:00:00Z", type: "gap", reason: "The spool was full." };
 }
 
 async function newKey(): Promise<JobKey> {

@@ -32,7 +32,7 @@ export function createWake(): Wake {
 
   function ring(topic: WakeTopic | typeof everyTopic): void {
     if (topic === everyTopic) {
-      for (const set of [...listeners.values()]) for (const listener of set) listener();
+      for (const set of listeners.values()) for (const listener of set) listener();
       return;
     }
     for (const listener of listeners.get(topic) ?? []) listener();

@@ -22,47 +22,18 @@ import {
   type ServerFrame,
 } from "../../protocol/frames.ts";
 import { signDocument } from "../../protocol/signed-document.ts";
-import type { ServerContext } from "../context.ts";
 import { buildQueue, leaseSeconds } from "../job-machine.ts";
 import { type AgentSocket, watchSocket } from "./agent-socket.ts";
 import { type EffectBody, effectFor, readFrame } from "./frame-check.ts";
+import type { AgentConnection, GatewayParts, Served } from "./gateway-parts.ts";
 import { claimConnection, type KnownAgent, resolveJournal, verifyHello } from "./handshake.ts";
-import type { HandshakeLine } from "./handshake-line.ts";
 import { createHeldJobs } from "./held-jobs.ts";
 import { createInbox } from "./inbox.ts";
-import type { GatewayLimits } from "./limits.ts";
-import type { Finding, Looker, Lookout } from "./lookout.ts";
+import type { Finding } from "./lookout.ts";
 import { claimOffers } from "./offers.ts";
-import type { RefusalLog } from "./refusal-log.ts";
 import { handleReport, type Report } from "./reports.ts";
-import type { RollCall } from "./roll-call.ts";
 
 type Renew = Extract<AgentFrame, { type: "renew" }>;
-
-/** What all connections of a gateway have together. */
-export interface GatewayParts {
-  readonly context: ServerContext;
-  readonly limits: GatewayLimits;
-  readonly line: HandshakeLine;
-  readonly lookout: Lookout;
-  readonly rollCall: RollCall;
-  readonly refusals: RefusalLog;
-  /** The time of the sweep: it stands still while the whole process does. */
-  readonly sweepTime: () => number;
-}
-
-export interface AgentConnection extends Looker {
-  readonly id: string;
-  readonly agent: KnownAgent;
-}
-
-/** What the gateway sees of a socket from its first moment. */
-export interface Served {
-  /** Looks whether it lives, in the time of the sweep. */
-  sweep(now: number): void;
-  /** The agent's connection once it is welcomed, null before. */
-  readonly connection: AgentConnection | null;
-}
 
 /** Serves a socket until it closes. `onReady` is told once the agent has proved who it is. */
 export function serveAgent(
@@ -85,6 +56,8 @@ export function serveAgent(
   /** False while the agent says that it takes nothing: it is full, or about to stop. */
   let isTaking = false;
   let isDraining = false;
+  /** Bytes of events that are not acknowledged yet. */
+  let creditUsed = 0;
   const liveness = watchSocket(socket, limits, parts.sweepTime);
   const held = createHeldJobs(context, sendEffect);
   const inbox = createInbox({
@@ -266,17 +239,20 @@ export function serveAgent(
   }
 
   function takeBulk(frame: Report, jobId: string | null, bytes: number): void {
+    const credited = frame.type === "events" && protocol !== 1 ? bytes : 0;
+    creditUsed += credited;
     inbox.later(jobId, bytes, async () => {
       await handleJobReport(frame);
+      creditUsed -= credited;
       if (socket.isPaused && !isOver()) socket.resume();
     });
-    if (inbox.bulkBytes <= limits.creditBytes + frameBytesMax) return;
-    // Version 1 knows no credits: it is not read any further until there is room.
-    if (protocol === 1) socket.pause();
-    else {
+    if (creditUsed > limits.creditBytes + frameBytesMax) {
       refuse(
-        `Expected at most ${limits.creditBytes} bytes of events without an ack, got ${inbox.bulkBytes}. Wait for acks.`,
+        `Expected at most ${limits.creditBytes} bytes of events without an ack, got ${creditUsed}. Wait for acks.`,
       );
+    } else if (inbox.bulkBytes > limits.creditBytes + frameBytesMax) {
+      // Version 1 knows no credits: it is not read any further until there is room.
+      socket.pause();
     }
   }
 

@@ -12,13 +12,9 @@ import { WebSocketServer } from "ws";
 import { gatewayPath } from "../../protocol/enrolment.ts";
 import { frameBytesMax } from "../../protocol/frames.ts";
 import type { ServerContext } from "../context.ts";
-import {
-  type AgentConnection,
-  type GatewayParts,
-  type Served,
-  serveAgent,
-} from "./agent-connection.ts";
+import { serveAgent } from "./agent-connection.ts";
 import { AgentSocket } from "./agent-socket.ts";
+import type { AgentConnection, GatewayParts, Served } from "./gateway-parts.ts";
 import { createHandshakeLine } from "./handshake-line.ts";
 import { type GatewayLimits, gatewayLimits } from "./limits.ts";
 import { createLookout } from "./lookout.ts";
