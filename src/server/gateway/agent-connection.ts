@@ -22,18 +22,22 @@ import {
   type ServerFrame,
 } from "../../protocol/frames.ts";
 import { signDocument } from "../../protocol/signed-document.ts";
-import { buildQueue, leaseSeconds } from "../job-machine.ts";
+import { buildQueue } from "../job-machine.ts";
+import { holdWithoutRecall } from "../recall.ts";
 import { type AgentSocket, watchSocket } from "./agent-socket.ts";
 import { type EffectBody, effectFor, readFrame } from "./frame-check.ts";
 import type { AgentConnection, GatewayParts, Served } from "./gateway-parts.ts";
-import { claimConnection, type KnownAgent, resolveJournal, verifyHello } from "./handshake.ts";
+import { claimConnection, type KnownAgent, verifyHello } from "./handshake.ts";
 import { createHeldJobs } from "./held-jobs.ts";
 import { createInbox } from "./inbox.ts";
 import type { Finding } from "./lookout.ts";
 import { claimOffers } from "./offers.ts";
+import { beginRecall, type RecallSession } from "./recall-session.ts";
 import { handleReport, type Report } from "./reports.ts";
+import { prepareWelcome } from "./welcome.ts";
 
 type Renew = Extract<AgentFrame, { type: "renew" }>;
+type Recalled = Extract<AgentFrame, { type: "recalled" }>;
 
 /** Serves a socket until it closes. `onReady` is told once the agent has proved who it is. */
 export function serveAgent(
@@ -50,6 +54,8 @@ export function serveAgent(
   /** True once the agent's row names this connection. */
   let isClaimed = false;
   let protocol: number | null = null;
+  /** While the agent tells what it did before the server was restored. */
+  let recall: RecallSession | null = null;
   let agentNonce = "";
   let counter = 0;
   let slots = 0;
@@ -121,20 +127,32 @@ export function serveAgent(
     isClaimed = true;
     // Its older connection, on whatever server, looks at once and finds itself superseded.
     context.wake.notify(`agent:${found.id}`);
-    const { kept, forget } = await resolveJournal(context, found.id, hello.journal);
-    for (const { key, manifest } of kept) held.hold(key, manifest, false);
-    slots = hello.slots ?? hello.freeSlots + kept.length;
+    const welcome = await prepareWelcome(context, found, hello, limits.creditBytes);
+    for (const { key, manifest } of welcome.kept) held.hold(key, manifest, false);
+    slots = hello.slots ?? hello.freeSlots + welcome.kept.length;
     isTaking = hello.freeSlots > 0;
-    await sendEffect({
-      type: "welcome",
-      serverTime: context.now().toISOString(),
-      generation: found.generation,
-      leaseSeconds,
-      keep: kept.map(({ key, acknowledged }) => ({ ...key, acknowledged })),
-      forget,
-      creditBytes: limits.creditBytes,
-    });
-    becomeReady(found, hello);
+    await sendEffect(welcome.effect);
+    if (welcome.isRecalling) await askToRecall(found, hello);
+    else becomeReady(found, hello);
+  }
+
+  /** The server was restored: the agent tells its part, then connects again as any other. */
+  async function askToRecall(found: KnownAgent, hello: Hello): Promise<void> {
+    if (hello.protocol < 2) {
+      await holdWithoutRecall(context, found);
+      return close("retry", "The server was restored; this agent is too old to tell its part.");
+    }
+    recall = beginRecall(context, { ...found, generationSeen: hello.generation ?? 0 });
+    await sendEffect({ type: "recall" });
+  }
+
+  async function handleRecalled(page: Recalled): Promise<void> {
+    if (isOver()) return;
+    if (!recall) return refuse("Expected no `recalled`, since nobody asked, got one.");
+    const taken = await recall.take(page);
+    if (taken === "refused") return refuse("Expected fewer jobs recalled, got too many.");
+    if (taken === "more") return;
+    close("retry", "Thank you: the server knows again what was done. Connect again.");
   }
 
   function becomeReady(found: KnownAgent, hello: Hello): void {
@@ -187,14 +205,14 @@ export function serveAgent(
   }
 
   async function handleRenew(frame: Renew): Promise<void> {
-    if (phase !== "ready" || !agent || !connection) return;
+    if (!agent || isOver()) return;
     const wasTaking = isTaking;
     isTaking = frame.freeSlots > 0;
     rollCall.heard({ agentId: agent.id, connection: id });
     rollCall.renew(agent.id, frame.jobs);
     send({ type: "renewed", serverTime: context.now().toISOString() });
     await held.renewTokens();
-    if (isTaking && !wasTaking) lookout.look(connection);
+    if (connection && isTaking && !wasTaking) lookout.look(connection);
   }
 
   async function handleJobReport(frame: Report): Promise<void> {
@@ -228,7 +246,7 @@ export function serveAgent(
     } else refuse("Expected one `hello`, got a second.");
   }
 
-  function takeReport(frame: Report | Renew, bytes: number): void {
+  function takeReport(frame: Report | Renew | Recalled, bytes: number): void {
     if (frame.type === "renew") inbox.first(() => handleRenew(frame));
     else if (frame.type === "events") takeBulk(frame, frame.jobId, bytes);
     else if (frame.type === "recalled") takeBulk(frame, null, bytes);
@@ -238,11 +256,11 @@ export function serveAgent(
     } else inbox.first(() => handleJobReport(frame));
   }
 
-  function takeBulk(frame: Report, jobId: string | null, bytes: number): void {
+  function takeBulk(frame: Report | Recalled, jobId: string | null, bytes: number): void {
     const credited = frame.type === "events" && protocol !== 1 ? bytes : 0;
     creditUsed += credited;
     inbox.later(jobId, bytes, async () => {
-      await handleJobReport(frame);
+      await (frame.type === "recalled" ? handleRecalled(frame) : handleJobReport(frame));
       creditUsed -= credited;
       if (socket.isPaused && !isOver()) socket.resume();
     });

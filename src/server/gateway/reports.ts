@@ -11,8 +11,8 @@ import { takeLoss } from "../jobs.ts";
 import { appendEvents } from "../log-chunks.ts";
 import { settleEnded, takeOutcome } from "../outcomes.ts";
 
-/** What is said of jobs: neither the greeting nor the heartbeat. */
-export type Report = Exclude<AgentFrame, { type: "hello" | "renew" }>;
+/** What is said of jobs that are held: neither the greeting, the heartbeat nor what is recalled. */
+export type Report = Exclude<AgentFrame, { type: "hello" | "renew" | "recalled" }>;
 type ReportOf<Type extends Report["type"]> = Extract<Report, { type: Type }>;
 
 export interface Handled {
@@ -39,8 +39,6 @@ export function handleReport(
       return handleLost(context, agentId, frame);
     case "events":
       return handleEvents(context, agentId, frame);
-    case "recalled":
-      return Promise.resolve(nothing);
   }
 }
 

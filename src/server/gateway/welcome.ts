@@ -1,0 +1,41 @@
+/** What an agent is told when it has proved who it is: what goes on, what is over, and whether it must tell its part first. */
+import type { Hello } from "../../protocol/frames.ts";
+import type { ServerContext } from "../context.ts";
+import { newestCheckpoint } from "../history.ts";
+import { leaseSeconds } from "../job-machine.ts";
+import { mustRecall } from "../restore.ts";
+import type { EffectBody } from "./frame-check.ts";
+import { type KeptJob, type KnownAgent, resolveJournal } from "./handshake.ts";
+
+export interface PreparedWelcome {
+  readonly kept: readonly KeptJob[];
+  /** The server was restored, and this agent has not told yet what it did. */
+  readonly isRecalling: boolean;
+  readonly effect: EffectBody;
+}
+
+/** Settles the agent's journal, and makes the welcome that says so. */
+export async function prepareWelcome(
+  context: ServerContext,
+  agent: KnownAgent,
+  hello: Hello,
+  creditBytes: number,
+): Promise<PreparedWelcome> {
+  const isRecalling = await mustRecall(context, {
+    agentId: agent.id,
+    journal: hello.journal,
+    checkpoint: hello.checkpoint ?? null,
+  });
+  const { kept, forget } = await resolveJournal(context, agent, hello.journal, isRecalling);
+  const effect: EffectBody = {
+    type: "welcome",
+    serverTime: context.now().toISOString(),
+    generation: agent.generation,
+    leaseSeconds,
+    keep: kept.map(({ key, acknowledged }) => ({ ...key, acknowledged })),
+    forget,
+    creditBytes,
+    ...(hello.protocol >= 2 ? { checkpoint: await newestCheckpoint(context) } : {}),
+  };
+  return { kept, isRecalling, effect };
+}
