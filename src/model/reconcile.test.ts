@@ -66,6 +66,26 @@ test("it ends, and in the end everything is applied, each component after all it
   );
 });
 
+test("a held install gets no job, whatever there is to do, and all of them once it goes on", () => {
+  fc.assert(
+    fc.property(
+      graphs,
+      fc.constantFrom<InstallSituation["state"]>("provisioning", "active", "deleting", "deleted"),
+      fc.boolean(),
+      (graph, state, provisioned) => {
+        const world = createWorld(graph);
+        const situation = { ...look(world), state, sandboxHash: provisioned ? "hash" : null };
+
+        assert.deepEqual(reconcile({ ...situation, held: true }), []);
+        assert.equal(
+          reconcile(situation).length > 0,
+          state === "active" || state === "deleting" || (state === "provisioning" && !provisioned),
+        );
+      },
+    ),
+  );
+});
+
 test("whatever fails or goes stale, it ends, and nothing that depends on a failed one is applied", () => {
   const verdicts = fc.infiniteStream(
     fc.constantFrom<Verdict>("succeeded", "succeeded", "failed", "stale"),
@@ -206,7 +226,13 @@ function createWorld(graph: readonly { name: string; dependencies: string[] }[])
 
 function look({ situation }: World): InstallSituation {
   const { active, underWay, ...rest } = situation;
-  return { ...rest, inputs: {}, active: [...active.values()], underWay: new Set(underWay.keys()) };
+  return {
+    ...rest,
+    held: false,
+    inputs: {},
+    active: [...active.values()],
+    underWay: new Set(underWay.keys()),
+  };
 }
 
 /** Starts what reconcile asks for and checks what must always hold. */

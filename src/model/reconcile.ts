@@ -6,6 +6,7 @@
  *                    sync ──> plan ──> (approved) ──> apply ──> up to date
  *                    what the release no longer has is destroyed, dependents first
  *   deleting       destroy of every component, dependents first, then of the sandbox
+ *   held           nothing, whatever the state
  *
  * Invariants, each with a property test: it ends; a component is never planned or applied before all
  * that it depends on is up to date; never two jobs of one component at once; where nothing is to be
@@ -51,6 +52,8 @@ export interface Approval {
 
 export interface InstallSituation {
   readonly state: "provisioning" | "active" | "deleting" | "deleted";
+  /** A person paused it, or the server was restored and its agent has not told yet: nothing is begun. */
+  readonly held: boolean;
   readonly inputs: Readonly<Record<string, string>>;
   /** Keyed hash of the sandbox's outputs; null until it is provisioned. */
   readonly sandboxHash: string | null;
@@ -75,6 +78,7 @@ export interface NextJob {
 
 /** The jobs to make now. Calling it again before they are made gives the same ones. */
 export function reconcile(situation: InstallSituation): NextJob[] {
+  if (situation.held) return [];
   switch (situation.state) {
     case "provisioning":
       return provisionSandbox(situation);

@@ -117,12 +117,11 @@ async function takeCode(
     return { refusal: reason };
   }
   const agentId = createId("agt", context.now(), context.random);
-  await sql.query("insert into agents (id, role, install_id, public_key) values ($1, $2, $3, $4)", [
-    agentId,
-    row.role,
-    row.install_id,
-    publicKey,
-  ]);
+  await sql.query(
+    `insert into agents (id, role, install_id, public_key, generation)
+     values ($1, $2, $3, $4, coalesce((select generation from installs where id = $3), 1))`,
+    [agentId, row.role, row.install_id, publicKey],
+  );
   await sql.query(
     "update enrolment_codes set used_at = clock_timestamp(), agent_id = $2 where hash = $1",
     [row.hash, agentId],

@@ -1,6 +1,6 @@
 /**
  * What people ask of installs: create, deploy, delete. Each changes what is desired, in one
- * transaction, and leaves the rest to reconcile.
+ * transaction, and leaves the rest to reconcile; of a paused install too, where it waits for the resume.
  */
 
 import type { AppConfig } from "../model/app-config.ts";
@@ -108,7 +108,8 @@ function wakeReconcile(context: ServerContext): void {
   context.wake.notify("live");
 }
 
-async function lockInstall(
+/** The living install with this name, its row locked; `Fault` when there is none. */
+export async function lockInstall(
   sql: Sql,
   name: string,
 ): Promise<{ id: InstallId; app_id: string; state: string }> {
@@ -117,7 +118,10 @@ async function lockInstall(
     [name],
   );
   if (!install)
-    throw new Fault("not_found", `Expected an install, but there is none called \`${name}\`.`);
+    throw new Fault(
+      "not_found",
+      `Expected an install, but there is none called \`${name}\`. List them with \`landfall installs list\`.`,
+    );
   return install;
 }
 

@@ -22,6 +22,8 @@ export interface InstallRow {
   app_name: string;
   name: string;
   state: InstallSituation["state"];
+  /** Paused, or restored and not told about yet. */
+  held: boolean;
   sandbox_type: string;
   sandbox: { outputs: Record<string, Output>; outputsHash: string } | null;
   inputs: Record<string, string>;
@@ -68,6 +70,7 @@ export async function reconcileInstall(
 async function lockDueInstall(sql: Sql): Promise<InstallRow | null> {
   const [row] = await sql.query<InstallRow>(
     `select installs.id, installs.app_id, apps.name as app_name, installs.name, installs.state,
+            installs.paused_at is not null or installs.recall_since is not null as held,
             installs.sandbox_type, installs.sandbox, installs.inputs, installs.deploy, installs.generation,
             releases.components as release_components, app_configs.config
      from installs
@@ -86,6 +89,7 @@ async function loadSituation(sql: Sql, install: InstallRow): Promise<InstallSitu
   const { id, deploy } = install;
   return {
     state: install.state,
+    held: install.held,
     inputs: install.inputs,
     sandboxHash: install.sandbox?.outputsHash ?? null,
     desired: desiredComponents(install),
