@@ -31,6 +31,8 @@ export function sampleInstall(changes: Partial<InstallView> = {}): InstallView {
     deploy: 1,
     agent: null,
     pause: null,
+    restoredAt: null,
+    jobsMax: null,
     components: [sampleComponent("web")],
     createdAt: "2030-01-01T00:00:00Z",
     ...changes,
@@ -52,6 +54,7 @@ export function sampleJob(changes: Partial<JobView> = {}): JobView {
     createdAt: "2030-01-01T00:00:00Z",
     startedAt: "2030-01-01T00:00:01Z",
     finishedAt: "2030-01-01T00:00:02Z",
+    cancelRequestedAt: null,
     outcome: { status: "succeeded" },
     ...changes,
   };

@@ -14,6 +14,7 @@
  *   POST   /api/installs/:name/pause      PauseRequest                                → InstallView
  *   POST   /api/installs/:name/resume                                                 → InstallView
  *   POST   /api/installs/:name/replace-agent                                          → CodeAnswer
+ *   POST   /api/installs/:name/limits     LimitsRequest                               → InstallView
  *   GET    /api/installs/:name/why?component=&deploy=                                 → WhyAnswer
  *   GET    /api/jobs?install=&state=&after=&limit=                                    → { jobs: JobView[], next }
  *   GET    /api/jobs/:id                                                              → JobView
@@ -22,6 +23,7 @@
  *   GET    /api/jobs/:id/why                                                          → WhyAnswer
  *   GET    /api/agents                                                                → { agents: AgentView[] }
  *   POST   /api/agents/code               CodeRequest                                 → CodeAnswer
+ *   GET    /api/agents/:id                                                            → AgentView
  *   POST   /api/agents/:id/drain          DrainRequest                                → AgentView
  *   POST   /api/agents/:id/undrain                                                    → AgentView
  *   GET    /api/events?install=&job=&after=&limit=                                    → { events: EventView[], next }
@@ -32,7 +34,9 @@
  * An error is `{ error: { code, message, problems } }` with the status of its code.
  */
 import { z } from "zod";
+import { componentStates } from "../model/component-states.ts";
 import { jobStates, operations } from "../model/job.ts";
+import { subjectKinds, waitKinds } from "../model/why.ts";
 import { OutcomeSchema, OutputSchema } from "./events.ts";
 import { DigestText, JsonRecord } from "./json-schema.ts";
 
@@ -137,20 +141,9 @@ export const CreateInstall = z.object({
 export const DeployRequest = z.object({ release: z.int().min(1).exactOptional() });
 
 export const PauseRequest = z.object({ reason: z.string().trim().min(1).max(500) });
+/** How many of an install's jobs may be under way at once; null: as many as its agent has slots. */
+export const LimitsRequest = z.object({ jobsMax: z.int().min(1).max(1000).nullable() });
 export const DrainRequest = z.object({ reason: z.string().trim().max(500).exactOptional() });
-
-export const componentStates = [
-  "disabled", // this machine cannot run it; `reason` says why
-  "waiting", // for components that it depends on
-  "building", // its artifact is being built
-  "syncing",
-  "planning",
-  "applying",
-  "active",
-  "failed",
-  "destroying",
-  "removed",
-] as const;
 
 export const ComponentView = z.object({
   name: z.string(),
@@ -178,9 +171,24 @@ export const InstallView = z.object({
   sandboxType: z.string(),
   releaseNumber: z.int().nullable(),
   deploy: z.int(),
-  agent: z.object({ id: z.string(), connected: z.boolean() }).nullable(),
+  agent: z
+    .object({
+      id: z.string(),
+      connected: z.boolean(),
+      seenAt: z.string().nullable(),
+      /** The reason for which it drains; null when it takes jobs. */
+      draining: z.string().nullable(),
+      /** Jobs that it holds now. */
+      jobs: z.int(),
+      version: z.string().nullable(),
+    })
+    .nullable(),
   /** No job is made or begun while it is set; jobs under way go on. */
   pause: z.object({ reason: z.string(), by: z.string(), since: z.string() }).nullable(),
+  /** The server was restored; the install's agent must tell first what it did since. */
+  restoredAt: z.string().nullable(),
+  /** How many of its jobs may be under way at once; null: as many as its agent has slots. */
+  jobsMax: z.int().nullable(),
   components: z.array(ComponentView),
   createdAt: z.string(),
 });
@@ -199,6 +207,8 @@ export const JobView = z.object({
   createdAt: z.string(),
   startedAt: z.string().nullable(),
   finishedAt: z.string().nullable(),
+  /** When a person asked it to stop. */
+  cancelRequestedAt: z.string().nullable(),
   outcome: OutcomeSchema.nullable(),
 });
 export type JobView = z.output<typeof JobView>;
@@ -219,6 +229,29 @@ export const AgentView = z.object({
   version: z.string().nullable(),
 });
 export type AgentView = z.output<typeof AgentView>;
+
+/** Why something is where it is; see `model/why.ts`. */
+export const WhyAnswer = z.object({
+  subject: z.object({ kind: z.enum(subjectKinds), id: z.string() }),
+  wait: z.enum(waitKinds).nullable(),
+  state: z.string(),
+  summary: z.string(),
+  /** What it waits for, and what that waits for, down to the root. */
+  get because(): z.ZodArray<typeof WhyAnswer> {
+    return z.array(WhyAnswer);
+  },
+  unblock: z.array(z.string()),
+  since: z.string().nullable(),
+  firstCause: z
+    .object({
+      jobId: z.string(),
+      code: z.string(),
+      message: z.string().nullable(),
+      at: z.string(),
+    })
+    .nullable(),
+});
+export type WhyAnswer = z.output<typeof WhyAnswer>;
 
 export const CodeRequest = z.object({
   role: z.enum(["build", "install"]),

@@ -21,6 +21,7 @@ import { routes } from "./routes.ts";
 
 let server: ListeningServer;
 let jobId: string;
+const agentId = "agt_0123456789abcdefghjkmnpq";
 const digest = digestOf("source");
 const publicKey = encodePublicKey(generateKeyPairSync("ed25519").publicKey);
 
@@ -35,6 +36,10 @@ before(async () => {
     state: "failed",
     message: "No.",
   });
+  await server.database.query(
+    "insert into agents (id, role, install_id, public_key) values ($1, 'install', $2, 'key')",
+    [agentId, id],
+  );
 });
 after(() => server.close());
 
@@ -87,7 +92,7 @@ test("every JSON route that only reads answers in the form that it documents", a
   const read = routes.filter(({ method, answer, answerType }) => {
     return method === "GET" && answer !== null && answerType === "application/json";
   });
-  assert(read.length >= 11);
+  assert(read.length >= 14);
 
   for (const route of read) {
     const answer = await ask(route, { authorization: `Bearer ${server.token}` });
@@ -125,7 +130,10 @@ test("the documentation page has every route, and needs nothing from elsewhere",
 });
 
 function ask(route: Route, headers: Record<string, string>): Promise<Response> {
-  const path = route.path.replace(":digest", digest).replace(":name", "acme").replace(":id", jobId);
+  const path = route.path
+    .replace(":digest", digest)
+    .replace(":name", "acme")
+    .replace(":id", route.group === "agents" ? agentId : jobId);
   const body = route.method === "POST" ? JSON.stringify({ publicKey }) : null;
   return fetch(`${server.url}${path}`, {
     method: route.method,

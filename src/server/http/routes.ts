@@ -18,6 +18,7 @@ import { EnrolmentAnswer, EnrolmentRequest, enrolmentPath } from "../../protocol
 import { JobEvent } from "../../protocol/events.ts";
 import { listAgents, listApps, listBuilds, listInstalls, listReleases, viewJob } from "../views.ts";
 import * as handlers from "./handlers.ts";
+import { agentHolds, installHolds, jobReasons } from "./hold-routes.ts";
 import * as pages from "./page-handlers.ts";
 import { defineRoute, type Route } from "./route.ts";
 import * as schemas from "./schemas.ts";
@@ -343,8 +344,11 @@ const people: readonly Route[] = [
 export const routes: readonly Route[] = [
   ...apps,
   ...installs,
+  ...installHolds,
   ...jobs,
+  ...jobReasons,
   ...agents,
+  ...agentHolds,
   ...watching,
   ...people,
 ];

@@ -11,13 +11,17 @@ import {
   ComponentView,
   CreateInstall,
   DeployRequest,
+  DrainRequest,
   EventView,
   InstallView,
   JobView,
+  LimitsRequest,
   LiveView,
+  PauseRequest,
   ReleaseView,
   SyncAnswer,
   SyncRequest,
+  WhyAnswer,
 } from "../../protocol/api.ts";
 import { EnrolmentAnswer, EnrolmentRequest } from "../../protocol/enrolment.ts";
 import { JobEvent } from "../../protocol/events.ts";
@@ -58,6 +62,10 @@ export const namedSchemas: Readonly<Record<string, z.ZodType>> = {
   SyncAnswer,
   CreateInstall,
   DeployRequest,
+  PauseRequest,
+  LimitsRequest,
+  DrainRequest,
+  WhyAnswer,
   CodeRequest,
   CodeAnswer,
   EnrolmentRequest,
@@ -77,6 +85,12 @@ export const namedSchemas: Readonly<Record<string, z.ZodType>> = {
 export const DigestPath = z.object({ digest: DigestText });
 export const InstallPath = z.object({ name: nameText });
 export const JobPath = z.object({ id: nameText });
+export const AgentPath = z.object({ id: nameText });
+
+export const WhyQuery = z.object({
+  component: nameText.exactOptional(),
+  deploy: z.union([z.literal("current"), z.coerce.number().int().min(1)]).exactOptional(),
+});
 
 export const AppQuery = z.object({ app: nameText.exactOptional() });
 

@@ -34,6 +34,8 @@ alter table agents
   add column protocol int,
   add column version text,
   add check ((draining_at is null) = (drain_reason is null));
+create index agents_of_install on agents (install_id, revoked_at) where install_id is not null;
+create index agents_building on agents (created_at) where role = 'build' and revoked_at is null;
 
 -- Each time that the server found itself restored from an older back-up.
 create table restores (

@@ -58,6 +58,9 @@ export interface DerivedState {
   readonly jobId: string | null;
 }
 
+/** How the reason of a component begins that waits for its removal. */
+export const toBeRemoved = "is to be removed";
+
 /** The state of one component, the reason where there is one, and the job that a person should look at. */
 export function componentState(facts: ComponentFacts): DerivedState {
   const { unfinished, lastFinished } = facts;
@@ -84,7 +87,7 @@ export function componentState(facts: ComponentFacts): DerivedState {
   if (!facts.wanted || facts.disabledReason !== null) {
     const why = facts.disabledReason === null ? "" : `: ${facts.disabledReason}`;
     return facts.deployed
-      ? { state: "waiting", reason: `is to be removed${why}`, jobId }
+      ? { state: "waiting", reason: `${toBeRemoved}${why}`, jobId }
       : { state: "removed", reason: null, jobId };
   }
   if (!facts.released) return buildState(facts);

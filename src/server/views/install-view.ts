@@ -33,9 +33,15 @@ export interface InstallRow {
   readonly config_number: number | null;
   readonly agent_id: string | null;
   readonly agent_connected: boolean;
+  readonly agent_seen_at: Date | null;
+  readonly drain_reason: string | null;
+  readonly agent_jobs: number;
+  readonly agent_version: string | null;
   readonly paused_at: Date | null;
   readonly paused_by: string | null;
   readonly pause_reason: string | null;
+  readonly recall_since: Date | null;
+  readonly jobs_max: number | null;
 }
 
 export interface DeployedRow {
@@ -96,7 +102,14 @@ export function viewInstall(facts: InstallFacts): InstallView {
     agent:
       install.agent_id === null
         ? null
-        : { id: install.agent_id, connected: install.agent_connected },
+        : {
+            id: install.agent_id,
+            connected: install.agent_connected,
+            seenAt: install.agent_seen_at?.toISOString() ?? null,
+            draining: install.drain_reason,
+            jobs: install.agent_jobs,
+            version: install.agent_version,
+          },
     pause:
       install.paused_at === null
         ? null
@@ -105,6 +118,8 @@ export function viewInstall(facts: InstallFacts): InstallView {
             by: install.paused_by ?? "",
             since: install.paused_at.toISOString(),
           },
+    restoredAt: install.recall_since?.toISOString() ?? null,
+    jobsMax: install.jobs_max,
     components,
     createdAt: install.created_at.toISOString(),
   };
@@ -252,6 +267,9 @@ function explainWaiting(views: readonly ComponentView[], install: InstallRow): C
     const blocking = view.dependencies
       .filter((name) => states.has(name) && states.get(name) !== "active")
       .map((name) => (states.get(name) === "failed" ? `\`${name}\`, which failed` : `\`${name}\``));
-    return blocking.length > 0 ? { ...view, reason: `waits for ${blocking.join(", ")}` } : view;
+    if (blocking.length > 0) return { ...view, reason: `waits for ${blocking.join(", ")}` };
+    return install.paused_at === null
+      ? view
+      : { ...view, reason: `waits for the pause to end: ${install.pause_reason}` };
   });
 }

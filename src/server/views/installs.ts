@@ -8,6 +8,7 @@ import { Fault } from "../../model/fault.ts";
 import type { InstallView } from "../../protocol/api.ts";
 import type { ServerContext } from "../context.ts";
 import type { Sql } from "../database.ts";
+import { actorName } from "./actor-name.ts";
 import {
   type DeployedRow,
   type InstallJobRow,
@@ -70,8 +71,10 @@ function selectInstalls(sql: Sql, rest: string, values: readonly unknown[]): Pro
             r.number as release_number, r.components as release_components,
             coalesce(r.config_number,
                      (select max(number) from app_configs c where c.app_id = i.app_id)) as config_number,
-            a.id as agent_id, a.connection is not null as agent_connected,
-            i.paused_at, i.paused_by, i.pause_reason
+            a.id as agent_id, a.connection is not null as agent_connected, a.seen_at as agent_seen_at,
+            a.drain_reason, (select count(*) from jobs where agent_id = a.id) as agent_jobs,
+            a.version as agent_version,
+            i.paused_at, ${actorName("i.paused_by")} as paused_by, i.pause_reason, i.recall_since, i.jobs_max
      from installs i
      join apps on apps.id = i.app_id
      left join releases r on r.id = i.release_id

@@ -20,6 +20,7 @@ interface JobRow {
   readonly created_at: Date;
   readonly started_at: Date | null;
   readonly finished_at: Date | null;
+  readonly cancel_requested_at: Date | null;
   readonly outcome: Outcome | null;
 }
 
@@ -85,7 +86,8 @@ export function noJob(id: string): Fault {
 async function selectJobs(sql: Sql, rest: string, values: readonly unknown[]): Promise<JobView[]> {
   const rows = await sql.query<JobRow>(
     `select j.id, j.operation, j.state, a.name as app, i.name as install, j.component, j.generation,
-            j.n, j.agent_id, j.manifest_digest, j.created_at, j.started_at, j.finished_at, j.outcome
+            j.n, j.agent_id, j.manifest_digest, j.created_at, j.started_at, j.finished_at,
+            j.cancel_requested_at, j.outcome
      from jobs j join apps a on a.id = j.app_id left join installs i on i.id = j.install_id
      ${rest}`,
     values,
@@ -103,6 +105,7 @@ async function selectJobs(sql: Sql, rest: string, values: readonly unknown[]): P
     createdAt: row.created_at.toISOString(),
     startedAt: row.started_at?.toISOString() ?? null,
     finishedAt: row.finished_at?.toISOString() ?? null,
+    cancelRequestedAt: row.cancel_requested_at?.toISOString() ?? null,
     outcome: row.outcome as JobView["outcome"],
   }));
 }
