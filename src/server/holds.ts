@@ -16,7 +16,7 @@ import { onlyRow, type Sql } from "./database.ts";
 import { insertEnrolmentCode } from "./enrolment.ts";
 import { recordEvent } from "./event-queue.ts";
 import { lockInstall } from "./installs.ts";
-import { buildQueue } from "./job-machine.ts";
+import { buildQueue, resumeStarts } from "./job-machine.ts";
 
 /** Stands where a person gave none. */
 export const noReason = "no reason given";
@@ -63,17 +63,15 @@ export async function resumeInstall(
 ): Promise<InstallId> {
   const id = await context.database.transaction(actor, async (sql) => {
     const install = await lockInstall(sql, name);
-    await sql.query(
-      `update jobs set start_by = start_by + (clock_timestamp() - greatest(installs.paused_at, jobs.created_at))
-       from installs
-       where installs.id = $1 and installs.paused_at is not null
-         and jobs.install_id = $1 and jobs.state = 'queued' and jobs.start_by is not null`,
+    const paused = await sql.query(
+      "select 1 from installs where id = $1 and paused_at is not null",
       [install.id],
     );
+    if (paused.length === 0) return install.id;
+    await resumeStarts(sql, install.id);
     await sql.query(
       `update installs set paused_at = null, paused_by = null, pause_reason = null,
-         reconcile_due_at = clock_timestamp()
-       where id = $1 and paused_at is not null`,
+         reconcile_due_at = clock_timestamp() where id = $1`,
       [install.id],
     );
     return install.id;

@@ -390,7 +390,7 @@ export async function expireStarts(sql: Sql): Promise<JobId[]> {
 export async function resumeStarts(sql: Sql, installId: string): Promise<void> {
   await sql.query(
     `update jobs set start_by = start_by
-       + (clock_timestamp() - greatest(created_at, least(installs.paused_at, installs.recall_since)))
+       + (clock_timestamp() - greatest(jobs.created_at, least(installs.paused_at, installs.recall_since)))
      from installs
      where installs.id = $1 and install_id = $1 and jobs.state = 'queued' and start_by is not null
        and (installs.paused_at is not null or installs.recall_since is not null)`,

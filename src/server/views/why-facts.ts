@@ -56,7 +56,10 @@ export async function readJobFacts(sql: Sql, ids: readonly string[]): Promise<Jo
   const [holds, agents, heads] = await Promise.all([
     readHolds(sql, installIds),
     readAgents(sql, queues, holders),
-    readQueues(sql, open.filter(({ state }) => state === "queued")),
+    readQueues(
+      sql,
+      open.filter(({ state }) => state === "queued"),
+    ),
   ]);
   return rows.map((row) => ({
     ...namesOf(row),

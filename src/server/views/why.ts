@@ -111,8 +111,7 @@ async function readInstallFacts(sql: Sql, view: InstallView): Promise<InstallFac
         state: component.state,
         reason: component.reason,
         dependencies: component.dependencies,
-        leaving:
-          view.state === "deleting" || component.reason?.startsWith(toBeRemoved) === true,
+        leaving: view.state === "deleting" || component.reason?.startsWith(toBeRemoved) === true,
         job: unfinished(job),
         failure: job && causeOf(job),
         approval: unapproved.get(component.jobId ?? "") ?? null,
