@@ -17,6 +17,7 @@ import {
   ReleaseView,
   SyncAnswer,
   type SyncRequest,
+  WhyAnswer,
 } from "../protocol/api.ts";
 import { JobEvent } from "../protocol/events.ts";
 import { anySignal, askApi, awayWhenBroken, type Profile, sendRequest } from "./api-request.ts";
@@ -45,10 +46,24 @@ export interface ApiClient {
   }): Promise<InstallView>;
   deleteInstall(name: string): Promise<InstallView>;
   deploy(name: string, release?: number): Promise<InstallView>;
+  pauseInstall(name: string, reason: string): Promise<InstallView>;
+  resumeInstall(name: string): Promise<InstallView>;
+  /** Null: as many jobs at once as its agent has slots. */
+  limitInstall(name: string, jobsMax: number | null): Promise<InstallView>;
+  /** Revokes the install's agent; the code is for the next one. */
+  replaceAgent(install: string): Promise<z.output<typeof CodeAnswer>>;
+  whyInstall(
+    name: string,
+    topic: { component?: string | undefined; deploy?: number | "current" | undefined },
+  ): Promise<WhyAnswer>;
+  whyJob(id: string): Promise<WhyAnswer>;
   jobs(query: JobQuery): Promise<{ jobs: JobView[]; next: string | null }>;
   job(id: string): Promise<JobView>;
   cancelJob(id: string): Promise<JobView>;
   agents(): Promise<AgentView[]>;
+  agent(id: string): Promise<AgentView>;
+  drainAgent(id: string, reason?: string): Promise<AgentView>;
+  undrainAgent(id: string): Promise<AgentView>;
   /** A one-time code for the agent of an install, or for a build agent. */
   createCode(install: string | null): Promise<z.output<typeof CodeAnswer>>;
   events(query: { install?: string; job?: string; limit?: number }): Promise<EventView[]>;
@@ -77,6 +92,7 @@ export function createApiClient(profile: Profile): ApiClient {
   return {
     url: profile.url,
     ...streamsOf(profile),
+    ...holdsOf(profile),
     async uploadSource(digest, bytes) {
       const path = `/api/sources/${digest}`;
       const timeoutMs = uploadTimeoutMs;
@@ -108,6 +124,38 @@ export function createApiClient(profile: Profile): ApiClient {
     agents: async () => (await get(z.object({ agents: z.array(AgentView) }), "/api/agents")).agents,
     events: async (query) =>
       (await get(z.object({ events: z.array(EventView) }), "/api/events", { ...query })).events,
+  };
+}
+
+type Holds =
+  | "pauseInstall"
+  | "resumeInstall"
+  | "limitInstall"
+  | "replaceAgent"
+  | "whyInstall"
+  | "whyJob"
+  | "agent"
+  | "drainAgent"
+  | "undrainAgent";
+
+function holdsOf(profile: Profile): Pick<ApiClient, Holds> {
+  const post = <Schema extends z.ZodType>(schema: Schema, path: string, json: object = {}) =>
+    askApi(profile, schema, { method: "POST", path, json });
+  return {
+    pauseInstall: (name, reason) => post(InstallView, `${installPath(name)}/pause`, { reason }),
+    resumeInstall: (name) => post(InstallView, `${installPath(name)}/resume`),
+    limitInstall: (name, jobsMax) => post(InstallView, `${installPath(name)}/limits`, { jobsMax }),
+    replaceAgent: (name) => post(CodeAnswer, `${installPath(name)}/replace-agent`),
+    whyInstall: (name, { component, deploy }) =>
+      askApi(profile, WhyAnswer, {
+        path: `${installPath(name)}/why`,
+        query: { component, deploy },
+      }),
+    whyJob: (id) => askApi(profile, WhyAnswer, { path: `${jobPath(id)}/why` }),
+    agent: (id) => askApi(profile, AgentView, { path: agentPath(id) }),
+    drainAgent: (id, reason) =>
+      post(AgentView, `${agentPath(id)}/drain`, reason === undefined ? {} : { reason }),
+    undrainAgent: (id) => post(AgentView, `${agentPath(id)}/undrain`),
   };
 }
 
@@ -170,6 +218,10 @@ async function* openStream(
 
 function installPath(name: string): string {
   return `/api/installs/${encodeURIComponent(name)}`;
+}
+
+function agentPath(id: string): string {
+  return `/api/agents/${encodeURIComponent(id)}`;
 }
 
 function jobPath(id: string): string {

@@ -12,6 +12,18 @@ import { createProgressDisplay, displayTarget } from "./progress-display.ts";
 
 const waitMs = 60 * 60 * 1000;
 
+/** Nothing of a paused install is begun: waiting here would be waiting for a person. */
+function tellPause(context: CliContext, begun: InstallView, json: boolean): void {
+  if (json) {
+    printJson(context, begun);
+    return;
+  }
+  const { name, pause } = begun;
+  printLines(context, [
+    `Accepted, but \`${name}\` is paused (${pause?.reason ?? ""}, by ${pause?.by ?? ""}): it waits for \`landfall installs resume ${name}\`.`,
+  ]);
+}
+
 /** Waits (unless told not to), prints the end, and sets the exit code. */
 export async function followInstall(
   context: CliContext,
@@ -19,6 +31,7 @@ export async function followInstall(
   begun: InstallView,
   options: { wait: boolean; json?: boolean; done: string },
 ): Promise<void> {
+  if (begun.pause && !begun.settled) return tellPause(context, begun, options.json === true);
   if (!options.wait) {
     if (options.json) return printJson(context, begun);
     return printLines(context, [`Under way. See \`landfall installs show ${begun.name}\`.`]);

@@ -73,7 +73,7 @@ const commands = commandsBelow(createProgram(createContext())).filter(
 test("all the commands are there", () => {
   const names = commands.map((command) => pathOf(command).join(" "));
   const expected =
-    "dev|sync|builds|installs list|installs show|installs create|installs delete|deploy|jobs list|jobs show|jobs cancel|logs|agents|server|agent";
+    "dev|sync|builds|installs list|installs show|installs create|installs delete|deploy|jobs list|jobs show|jobs cancel|logs|why|installs pause|installs resume|installs limit|agents|agents code|agents drain|agents undrain|agents replace|agents enrol|server|agent";
   for (const name of expected.split("|")) assert(names.includes(name), name);
 });
 
@@ -89,7 +89,8 @@ for (const command of commands) {
 }
 
 test("every command that reads has --json", () => {
-  const reading = /^(builds|installs (list|show)|jobs (list|show)|logs|agents)$/;
+  const reading =
+    /^(builds|installs (list|show|pause|resume|limit)|jobs (list|show)|logs|why|agents( .*)?)$/;
   const without = commands
     .filter((command) => reading.test(pathOf(command).join(" ")))
     .filter((command) => !command.options.some(({ long }) => long === "--json"));
@@ -126,6 +127,12 @@ test("bad usage ends with 2, says what was wrong, and shows no stack", async () 
       "x",
     ],
     ["sync", "no-such-folder"],
+    ["why", "a/b/c"],
+    ["why", "acme/web", "--deploy"],
+    ["why", "acme", "--deploy", "0"],
+    ["installs", "pause", "acme"],
+    ["installs", "limit", "acme", "--jobs", "0"],
+    ["agents", "enrol", "--directory", ".", "--code", "wrong", "--server", "http://127.0.0.1"],
     ["server"],
     ["server", "--config", "no-such-file"],
   ];

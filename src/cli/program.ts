@@ -10,6 +10,7 @@ import { addJobsCommand } from "./commands/jobs.ts";
 import { addLogsCommand } from "./commands/logs.ts";
 import { addProgramCommands } from "./commands/server.ts";
 import { addSyncCommand } from "./commands/sync.ts";
+import { addWhyCommand } from "./commands/why.ts";
 import type { CliContext } from "./context.ts";
 import { exitCodeOf, exitCodes } from "./exit-code.ts";
 import { reportProblem } from "./problem-report.ts";
@@ -37,6 +38,7 @@ export function createProgram(context: CliContext): Command {
   addDeployCommand(program, context);
   addJobsCommand(program, context);
   addLogsCommand(program, context);
+  addWhyCommand(program, context);
   addAgentsCommand(program, context);
   addProgramCommands(program, context);
   withExamples(program, [
@@ -44,6 +46,7 @@ export function createProgram(context: CliContext): Command {
     "sync examples/guestbook",
     "installs show demo",
     "logs -f demo/web",
+    "why demo",
   ]);
   throwOnExit(program);
   return program;

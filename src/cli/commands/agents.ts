@@ -1,4 +1,4 @@
-/** `landfall agents`: who has enrolled, who is connected, and codes for new ones. */
+/** `landfall agents`: who has enrolled, who is connected, what they hold, and codes for new ones. */
 import type { Command } from "commander";
 import type { AgentView } from "../../protocol/api.ts";
 import {
@@ -13,14 +13,21 @@ import {
 import type { CliContext } from "../context.ts";
 import { formatAge } from "../duration.ts";
 import { type Cell, formatTable } from "../table.ts";
+import { addAgentHoldCommands } from "./agent-holds.ts";
 
 /** Adds the command. */
 export function addAgentsCommand(program: Command, context: CliContext): void {
   const command = program
     .command("agents")
     .description("list agents and whether they are connected");
-  withExamples(withJson(withServerOptions(command)), ["agents", "agents --json", "agents code"]);
+  withExamples(withJson(withServerOptions(command)), [
+    "agents",
+    "agents --json",
+    "agents code",
+    "agents drain --install acme --wait",
+  ]);
   addCodeCommand(command, context);
+  addAgentHoldCommands(command, context);
   command.action(async (options: ClientOptions) => {
     const agents = await (await openClient(context, options)).agents();
     if (options.json) return printJson(context, { agents });
@@ -28,7 +35,7 @@ export function addAgentsCommand(program: Command, context: CliContext): void {
     const rows = agents.map((agent) => agentRow(agent, context.now()));
     printLines(
       context,
-      formatTable(["id", "role", "install", "state", "seen", "generation"], rows, {
+      formatTable(["id", "role", "install", "state", "jobs", "seen", "version", "detail"], rows, {
         width: terminal.width(),
         colours: terminal.colours,
       }),
@@ -59,9 +66,26 @@ function addCodeCommand(agents: Command, context: CliContext): void {
 function agentRow(agent: AgentView, now: Date): Cell[] {
   const state: Cell = agent.revoked
     ? { text: "revoked", tone: "dim" }
-    : agent.connected
-      ? { text: "connected", tone: "good" }
-      : { text: "away", tone: "bad" };
+    : !agent.connected
+      ? { text: "away", tone: "bad" }
+      : agent.drain
+        ? { text: "draining", tone: "busy" }
+        : { text: "connected", tone: "good" };
   const seen = agent.connected ? "now" : formatAge(agent.seenAt, now);
-  return [agent.id, agent.role, agent.install ?? "–", state, seen, String(agent.generation)];
+  const drain =
+    agent.drain && !agent.revoked
+      ? `draining since ${formatAge(agent.drain.since, now)}: ${agent.drain.reason}`
+      : agent.generation > 1
+        ? `generation ${agent.generation}`
+        : "";
+  return [
+    agent.id,
+    agent.role,
+    agent.install ?? "–",
+    state,
+    String(agent.jobs),
+    seen,
+    agent.version ?? "–",
+    drain,
+  ];
 }

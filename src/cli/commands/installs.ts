@@ -1,4 +1,4 @@
-/** `landfall installs list|show|create|delete`. */
+/** `landfall installs list|show|create|delete`; `pause`, `resume` and `limit` are in `install-holds.ts`. */
 import type { Command } from "commander";
 import { Fault } from "../../model/fault.ts";
 import type { ComponentView, InstallView } from "../../protocol/api.ts";
@@ -17,6 +17,7 @@ import { followInstall } from "../install-follow.ts";
 import { failedComponents } from "../install-judgement.ts";
 import { type Cell, formatTable } from "../table.ts";
 import type { Tone } from "../terminal.ts";
+import { addHoldCommands } from "./install-holds.ts";
 
 type CreateOptions = ClientOptions & { app: string; input: Record<string, string>; wait: boolean };
 type DeleteOptions = ClientOptions & { yes?: boolean; wait: boolean };
@@ -27,16 +28,18 @@ const digestLength = "sha256:".length + 12;
 export function addInstallsCommand(program: Command, context: CliContext): void {
   const installs = program
     .command("installs")
-    .description("list, show, create and delete installs");
+    .description("list, show, create, pause and delete installs");
   withExamples(installs, [
     "installs list",
     "installs show demo",
     "installs create acme --app guestbook --input title=Hello",
+    'installs pause acme --reason "their audit"',
     "installs delete acme",
   ]);
   addList(installs, context);
   addShow(installs, context);
   addCreate(installs, context);
+  addHoldCommands(installs, context);
   addDelete(installs, context);
 }
 
@@ -46,7 +49,7 @@ function addList(installs: Command, context: CliContext): void {
   list.action(async (options: ClientOptions) => {
     const found = await (await openClient(context, options)).installs();
     if (options.json) return printJson(context, { installs: found });
-    const headings = ["name", "app", "state", "release", "components", "agent", "age"];
+    const headings = ["name", "app", "state", "release", "components", "agent", "age", "pause"];
     printTable(
       context,
       headings,
@@ -67,11 +70,12 @@ function addShow(installs: Command, context: CliContext): void {
   show.action(async (name: string, options: ClientOptions) => {
     const install = await (await openClient(context, options)).install(name);
     if (options.json) return printJson(context, install);
-    const agent =
-      install.agent === null ? "none yet" : install.agent.connected ? "connected" : "away";
+    const agent = nameAgentState(install);
+    const version = install.agent?.version ? ` (${install.agent.version})` : "";
     printLines(context, [
       `${install.name}  (${install.id}, app ${install.app}, sandbox ${install.sandboxType})`,
-      `state ${install.state}, release ${install.releaseNumber ?? "none yet"}, deploy ${install.deploy}, agent ${agent}`,
+      `state ${install.state}, release ${install.releaseNumber ?? "none yet"}, deploy ${install.deploy}, agent ${agent}${version}`,
+      ...describeHolds(install, context.now()),
       ...(install.reason === null ? [] : [`sandbox: ${install.reason}`]),
       "",
     ]);
@@ -172,17 +176,45 @@ function installRow(install: InstallView, now: Date): Cell[] {
   const failed = failedComponents(install).length;
   const active = install.components.filter(({ state }) => state === "active").length;
   const components = `${active}/${install.components.length} active${failed > 0 ? `, ${failed} failed` : ""}`;
-  const agent =
-    install.agent === null ? "none yet" : install.agent.connected ? "connected" : "away";
+  const agent = nameAgentState(install);
+  const state: Cell = install.pause
+    ? { text: `${install.state}, paused`, tone: "busy" }
+    : { text: install.state, tone: install.state === "active" ? "good" : "busy" };
   return [
     install.name,
     install.app,
-    { text: install.state, tone: install.state === "active" ? "good" : "busy" },
+    state,
     String(install.releaseNumber ?? "–"),
     { text: components, tone: failed > 0 ? "bad" : "plain" },
     { text: agent, tone: agent === "away" ? "bad" : "plain" },
     formatAge(install.createdAt, now),
+    install.pause?.reason ?? "",
   ];
+}
+
+function nameAgentState({ agent }: InstallView): string {
+  if (agent === null) return "none yet";
+  if (!agent.connected) return "away";
+  return agent.draining === null ? "connected" : "draining";
+}
+
+/** What holds the install, one line each. */
+function describeHolds(install: InstallView, now: Date): string[] {
+  const { pause, restoredAt, jobsMax, agent, name } = install;
+  const lines: string[] = [];
+  if (pause) {
+    lines.push(
+      `paused by ${pause.by} ${formatAge(pause.since, now)}: ${pause.reason}`,
+      `  no job is made or begun until \`landfall installs resume ${name}\``,
+    );
+  }
+  if (restoredAt !== null) lines.push("held: the server was restored; its agent must tell first");
+  if (jobsMax !== null) lines.push(`limit: at most ${jobsMax} of its jobs at once`);
+  if (agent && agent.jobs > 0) lines.push(`jobs: its agent holds ${agent.jobs}`);
+  if (agent?.draining) lines.push(`draining: ${agent.draining}`);
+  if (agent && !agent.connected)
+    lines.push(`agent away: last seen ${formatAge(agent.seenAt, now)}`);
+  return lines;
 }
 
 function componentRow(component: ComponentView): Cell[] {

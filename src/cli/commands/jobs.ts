@@ -47,9 +47,16 @@ export function addJobsCommand(program: Command, context: CliContext): void {
   cancel.action(async (id: string, options: ClientOptions) => {
     const job = await (await openClient(context, options)).cancelJob(id);
     if (options.json) return printJson(context, job);
-    const what = isFinished(job.state) ? `is ${job.state}` : "was asked to stop";
-    printLines(context, [`Job ${job.id} ${what}.`]);
+    printLines(context, [`Job ${job.id} ${describeCancel(job)}.`]);
   });
+}
+
+/** A queued job has ended at once; others end when their agent says so, however long that is away. */
+function describeCancel(job: JobView): string {
+  if (isFinished(job.state)) return `is ${job.state}`;
+  return job.state === "unreachable"
+    ? `is to stop: its agent is away, and ends it when it is back. See \`landfall why ${job.id}\``
+    : "was asked to stop";
 }
 
 function addList(jobs: Command, context: CliContext): void {
@@ -115,6 +122,7 @@ function describeJob(job: JobView, now: Date): string[] {
     ["agent", job.agentId],
     ["manifest", job.manifestDigest],
     ["created", `${job.createdAt} (${formatAge(job.createdAt, now)})`],
+    ["cancel", job.cancelRequestedAt && `asked for at ${job.cancelRequestedAt}`],
     ["took", job.startedAt === null ? null : tookOf(job, now)],
     ["code", job.outcome?.code ?? null],
     ["message", job.outcome?.message ?? null],
