@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isStale, judgeInstall, needsDeploy } from "./install-judgement.ts";
+import { describePause, isStale, judgeInstall, needsDeploy } from "./install-judgement.ts";
 import { sampleComponent, sampleInstall } from "./install-view-samples.ts";
 
 const failed = sampleInstall({ components: [sampleComponent("web", { state: "failed" })] });
@@ -32,4 +32,14 @@ test("a view from before the last deploy, or of a namesake, is not believed", ()
   assert.equal(isStale(sampleInstall({ deploy: 1 }), asked), true);
   assert.equal(isStale(sampleInstall({ deploy: 2 }), asked), false);
   assert.equal(isStale(sampleInstall({ deploy: 5, id: "ins_other" }), asked), true);
+});
+
+test("whoever waits for a paused install is told why, and how it goes on", () => {
+  const pause = { reason: "their audit", by: "ada", since: "2030-01-01T00:00:00Z" };
+
+  assert.equal(describePause(sampleInstall()), null);
+  assert.match(
+    describePause(sampleInstall({ pause })) ?? "",
+    /paused by ada: their audit\. .*landfall installs resume demo/,
+  );
 });

@@ -10,6 +10,14 @@ export function judgeInstall(install: InstallView): Judgement {
   return failedComponents(install).length > 0 || install.reason !== null ? "failed" : "done";
 }
 
+/** The line for somebody who waits for a paused install; null when it is not paused. */
+export function describePause({ name, pause }: InstallView): string | null {
+  return (
+    pause &&
+    `\`${name}\` is paused by ${pause.by}: ${pause.reason}. It goes on with \`landfall installs resume ${name}\`.`
+  );
+}
+
 /** Components whose last job failed. */
 export function failedComponents(install: InstallView): readonly ComponentView[] {
   return install.components.filter(({ state }) => state === "failed");

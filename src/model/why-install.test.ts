@@ -1,5 +1,7 @@
 /** Components, deploys and installs in every state, and any facts at all. */
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
 import { componentStates, isAtRest } from "./component-states.ts";
@@ -12,7 +14,7 @@ import {
   sampleInstall,
   sampleJob,
 } from "./why.fixture.ts";
-import { depthMax, type FirstCause, listMax, type Why } from "./why.ts";
+import { depthMax, type FirstCause, listMax, type Why, waitKinds } from "./why.ts";
 import { whyDeploy, whyInstall } from "./why-deploy.ts";
 import {
   beginTelling,
@@ -318,6 +320,12 @@ test("a chain that is too long ends with how to ask on, and still knows the firs
   assert.deepEqual(why.firstCause, failure);
   assert.match(why.unblock.join(" "), /landfall why acme\/c159/);
   checkBounds(why);
+});
+
+test("the documentation has every kind of wait", async () => {
+  const text = await readFile(join(import.meta.dirname, "../../docs/jobs.md"), "utf8");
+
+  for (const kind of waitKinds) assert(text.includes(`| \`${kind}\` |`), kind);
 });
 
 function checkBounds(why: Why): void {

@@ -8,7 +8,7 @@ import { isFault } from "../../model/fault.ts";
 import type { BuildView, InstallView, SyncAnswer } from "../../protocol/api.ts";
 import type { ApiClient } from "../api-client.ts";
 import { isStale, judgeInstall, needsDeploy } from "../install-judgement.ts";
-import { awaitInstall } from "../install-wait.ts";
+import { awaitInstall, tellPause } from "../install-wait.ts";
 import type { ProgressDisplay } from "../progress-display.ts";
 import { rowsOfInstall } from "../progress-rows.ts";
 import { watchLive } from "../watch.ts";
@@ -49,6 +49,7 @@ export async function settleInstall(
   let builds: readonly BuildView[] = answer.builds;
   let install = begun;
   let released = false;
+  let pause: string | null = null;
   // On the newest release, or on its way there; then its view is to be believed.
   const release = async () => {
     const number = answer.releaseNumber ?? (await releaseOf(client, answer));
@@ -75,6 +76,7 @@ export async function settleInstall(
       if (builds.every(({ state }) => state === "succeeded")) await release();
     }
     display.show(rowsOfInstall(install));
+    pause ??= tellPause(display, install);
     if (isOver() && !builds.some(({ state }) => state === "running")) break;
   }
   signal.throwIfAborted();

@@ -11,7 +11,7 @@ const tones = {
   good: ["active", "succeeded"],
   busy: ["building", "syncing", "planning", "applying", "running", "offered", "provisioning"],
   bad: ["failed"],
-  warn: ["unreachable", "destroying", "deleting", "cancelled"],
+  warn: ["unreachable", "destroying", "deleting", "cancelled", "paused", "draining"],
 };
 
 let live = { installs: [], jobs: [], agents: [], builds: [] };
@@ -160,7 +160,8 @@ function drawInstall(install) {
     install.releaseNumber === null ? "no release yet" : `release ${install.releaseNumber}`,
     `deploy ${install.deploy}`,
     `${install.sandboxType} sandbox`,
-    install.agent === null ? "no agent yet" : install.agent.connected ? null : "agent is away",
+    install.jobsMax === null ? null : `at most ${install.jobsMax} jobs at once`,
+    describeAgent(install.agent),
   ];
   const tone = state === "deploying" ? "tone-busy" : toneOf(state);
   const card = element(
@@ -171,9 +172,16 @@ function drawInstall(install) {
       {},
       element("h3", {}, install.name),
       element("span", { class: `badge ${tone}` }, state),
+      install.pause && element("span", { class: "badge tone-warn" }, "paused"),
       element("span", { class: "quiet" }, facts.filter(Boolean).join(" · ")),
     ),
   );
+  if (install.pause) card.append(drawPause(install.pause));
+  if (install.restoredAt) {
+    const text =
+      "Held: the server was restored from a back-up, and the agent must tell first what it did since.";
+    card.append(element("p", { class: "hold" }, text));
+  }
   if (install.reason) card.append(element("p", { class: "problem" }, install.reason));
   if (install.components.length > 0) card.append(drawGraph(install));
   const reasons = install.components.filter(({ reason }) => reason);
@@ -186,12 +194,35 @@ function drawInstall(install) {
   return card;
 }
 
-function drawAgent({ id, role, install, connected, revoked }) {
-  const state = revoked ? "revoked" : connected ? "connected" : "away";
+function describeAgent(agent) {
+  if (agent === null) return "no agent yet";
+  if (!agent.connected) return "agent is away";
+  return agent.draining === null ? null : "agent is draining";
+}
+
+function drawPause({ reason, by, since }) {
+  return element(
+    "p",
+    { class: "hold" },
+    element("b", {}, "Paused"),
+    `: ${reason} `,
+    element("span", { class: "quiet" }, `by ${by}, since ${new Date(since).toLocaleString()}`),
+  );
+}
+
+function drawAgent({ id, role, install, connected, revoked, drain, jobs, version }) {
+  const parts = [
+    revoked ? "revoked" : connected ? "connected" : "away",
+    drain && !revoked ? "draining" : null,
+    jobs === 0 ? null : jobs === 1 ? "1 job" : `${jobs} jobs`,
+    version,
+  ];
+  const state = parts.filter(Boolean).join(" · ");
+  const title = drain && !revoked ? `${id}, draining: ${drain.reason}` : id;
   return element(
     "div",
-    { class: "card agent", title: id },
-    element("span", { class: `dot ${connected ? "on" : revoked ? "" : "off"}` }),
+    { class: "card agent", title },
+    element("span", { class: `dot ${revoked ? "" : connected ? (drain ? "warn" : "on") : "off"}` }),
     element("strong", {}, role === "build" ? "build" : (install ?? "install")),
     element("span", { class: "quiet" }, state),
   );
@@ -313,7 +344,9 @@ function addLine(event) {
       ? event.line
       : event.type === "progress"
         ? `${event.label}: ${event.done}${event.total === null ? "" : ` of ${event.total}`} ${event.unit}`
-        : `${event.outcome.status}${event.outcome.message ? `: ${event.outcome.message}` : ""}`;
+        : event.type === "gap"
+          ? `(lines ${event.seq} to ${event.last} are missing: ${event.reason})`
+          : `${event.outcome.status}${event.outcome.message ? `: ${event.outcome.message}` : ""}`;
   const kind = event.type === "log" ? event.stream : event.type;
   const box = byId("log-lines");
   const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;

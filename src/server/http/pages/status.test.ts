@@ -13,6 +13,7 @@ import {
   syncNoopApp,
 } from "../../../../test/http-server.ts";
 import type { JobId } from "../../../model/ids.ts";
+import { drainAgent, pauseInstall } from "../../holds.ts";
 import { appendEvents } from "../../log-chunks.ts";
 
 const browserPath = [
@@ -68,6 +69,43 @@ test("the status page shows installs and a job's lines as they change, and never
     assert.deepEqual(complaints, []);
     await page.click("text=Sign out");
     assert.match(page.url(), /\/sign-in$/);
+  } finally {
+    await browser.close();
+  }
+});
+
+test("the status page shows a paused install with its reason, and an agent that drains, and never as HTML", {
+  skip,
+}, async () => {
+  await syncNoopApp(server, "held", { first: [], second: ["first"] });
+  await releaseApp(server, "held");
+  const id = await createActiveInstall(server, "held", "quiet", { capabilities: [], missing: {} });
+  await insertDeployed(server, id, "first");
+  await server.database.query(
+    `insert into agents (id, role, install_id, public_key, connection, connected_at, version)
+     values ('agt_held', 'install', $1, 'held', 'c', now(), '9.8.7')`,
+    [id],
+  );
+  await drainAgent(server.context, "server", "quiet", "new disk");
+  await pauseInstall(server.context, `token:${server.tokenId}`, "quiet", `their audit ${evil}`);
+  const browser = await chromium.launch({
+    executablePath: browserPath ?? "",
+    args: ["--no-sandbox"],
+  });
+  try {
+    const page = await browser.newPage();
+    await page.goto(server.url);
+    await page.fill("#token", server.token);
+    await page.click("button[type=submit]");
+    await page.waitForSelector(".install .hold");
+    const pause = await page.textContent(".install .hold");
+    const agents = await page.textContent("#agents");
+    const title = await page.title();
+
+    assert.match(pause ?? "", /^Paused: their audit <img .* by test, since /);
+    assert.match(agents ?? "", /quiet.*connected · draining · 9\.8\.7/);
+    assert.equal(await page.textContent(".install:has(.hold) .badge.tone-warn"), "paused");
+    assert.equal(title, "Landfall");
   } finally {
     await browser.close();
   }
