@@ -11,12 +11,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import "./plain-schemas.ts";
 import { startAgent } from "../src/agent/agent.ts";
-import { readConfiguration } from "../src/agent/configuration.ts";
+import { type AgentConfiguration, readConfiguration } from "../src/agent/configuration.ts";
 import { enrol } from "../src/agent/enrol.ts";
 import { chooseIsolation } from "../src/agent/isolation.ts";
 import { openJournal } from "../src/agent/journal.ts";
 import { createLogger } from "../src/agent/log.ts";
 import { createProcessLauncher } from "../src/agent/process-launcher.ts";
+import { chooseProxy } from "../src/agent/proxy-choice.ts";
+import { createRoute, type Route, readAuthorities } from "../src/agent/route.ts";
 import { describeError, isFault } from "../src/model/fault.ts";
 
 /** 3: the code is missing, wrong, used or expired; 4: another agent has this identity now. */
@@ -61,10 +63,13 @@ async function main(): Promise<number> {
   const directory = await realpath(configuration.directory);
   const journal = openJournal(join(directory, "journal.db"));
   const random = () => randomInt(2 ** 32) / 2 ** 32;
+  const { serverUrl, enrolmentFile } = configuration;
+  const route = await planRoute(configuration);
   const identity = await enrol({
-    serverUrl: configuration.serverUrl,
+    serverUrl,
+    route,
     directory,
-    enrolmentFile: configuration.enrolmentFile,
+    enrolmentFile,
     logger,
     random,
     sleep: (ms) => sleep(ms, undefined, { signal: stopping.signal }),
@@ -78,6 +83,8 @@ async function main(): Promise<number> {
   const agent = await startAgent({
     ...configuration,
     directory,
+    enrolmentFile,
+    route,
     identity,
     journal,
     launcher: createProcessLauncher({
@@ -96,4 +103,12 @@ async function main(): Promise<number> {
   const reason = await agent.ended;
   journal.close();
   return exitCodes[reason];
+}
+
+/** The configuration's proxy and authorities, or the environment's proxy; wrong ones end the agent here. */
+async function planRoute({ serverUrl, caFile, ...configured }: AgentConfiguration): Promise<Route> {
+  const proxyFor = (target: URL) => chooseProxy(target, { configured, environment: process.env });
+  const proxy = proxyFor(new URL(serverUrl));
+  if (proxy) logger.info("the server is reached through a proxy", { proxy: proxy.name });
+  return createRoute({ proxyFor, extraAuthorities: await readAuthorities(caFile) });
 }

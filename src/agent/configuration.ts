@@ -12,8 +12,14 @@ export const AgentConfiguration = z.object({
   serverUrl: z.url({ protocol: /^https?$/ }),
   /** The agent's own folder: identity.json, journal.db, jobs/. */
   directory: z.string().min(1),
-  /** Holds `{serverUrl, code}`; read once, deleted after enrolment. */
+  /** Holds `{serverUrl, code}`; read at the start and when the server refuses this agent, deleted after use. */
   enrolmentFile: z.string().min(1).exactOptional(),
+  /** The proxy on the way to the server, as `http://user:password@host:port`; wins over the environment. */
+  proxy: z.url({ protocol: /^https?$/ }).exactOptional(),
+  /** What is reached without it: names, addresses and networks, with commas between; `*` for all. */
+  noProxy: z.string().exactOptional(),
+  /** Certificates (PEM) of private authorities, trusted besides the system's. */
+  caFile: z.string().min(1).exactOptional(),
   /** Copied into every job's place.json. */
   place: Place,
   /** The executor's command line; the job's folder is appended. */

@@ -2,13 +2,15 @@
  * One connection to the server, from its challenge to its end. Frames are handled one after the other;
  * what is too large, malformed or not trusted has no effect.
  *
- * Invariant: the heartbeat is a message of its own in both directions, so a connection that is half
- * dead is noticed within two periods; no check uses the wall clock.
+ * Invariants: a connection that is half dead is noticed within seconds (`silence.ts`), and a server that
+ * answers no renewal within two periods; events never hold up a control frame (`event-lane.ts`); no
+ * check uses the wall clock.
  */
 import { randomBytes } from "node:crypto";
+import type { Socket } from "node:net";
 import { WebSocket } from "ws";
 import type { z } from "zod";
-import { describeError } from "../model/fault.ts";
+import { describeError, isFault } from "../model/fault.ts";
 import { gatewayPath } from "../protocol/enrolment.ts";
 import {
   type Ack,
@@ -16,24 +18,35 @@ import {
   type EffectFrame,
   frameBytesMax,
   type Goodbye,
-  type Hello,
   ServerFrame,
   type Welcome,
 } from "../protocol/frames.ts";
 import type { JobKey } from "../protocol/job-key.ts";
+import { createEventLane } from "./event-lane.ts";
 import type { Identity } from "./identity.ts";
 import type { Logger } from "./log.ts";
+import type { Route } from "./route.ts";
 import type { Link } from "./running-job.ts";
-import { answerChallenge, type FrameRefusal, openFrame, type Session } from "./session.ts";
+import {
+  answerChallenge,
+  type FrameRefusal,
+  type HelloReport,
+  openFrame,
+  type Session,
+} from "./session.ts";
+import { type SilenceWatch, watchSilence } from "./silence.ts";
+import { explainUpgradeAnswer, readRetryAfter } from "./upgrade-answer.ts";
 
 const handshakeMs = 10_000;
-/** Events wait while more than this is unsent, so that a renewal is never far back in the line. */
-const bufferedBytesMax = 1024 * 1024;
 const waitingFramesMax = 64;
+/** Proxies cut connections that are idle for 60 s: the heartbeat comes three times as often at least. */
+const heartbeatMaxMs = 20_000;
+/** Going away, restarting, try again later: said to all agents of that server at once. */
+const restartCloseCodes = [1001, 1012, 1013];
 
 /** What the rest of the agent does with a connection. */
 export interface ConnectionHandlers {
-  report(): Pick<Hello, "journal" | "freeSlots">;
+  report(): HelloReport;
   leases(): { jobs: JobKey[]; freeSlots: number };
   keysetSeen(number: number): Promise<void>;
   welcomed(link: Link, frame: z.output<typeof Welcome>): void;
@@ -44,6 +57,7 @@ export interface ConnectionHandlers {
 
 export interface ConnectionOptions {
   readonly serverUrl: string;
+  readonly route: Route;
   readonly identity: Identity;
   readonly handlers: ConnectionHandlers;
   readonly logger: Logger;
@@ -55,12 +69,30 @@ export type ConnectionEnd = {
   readonly code: "closed" | "superseded" | z.output<typeof Goodbye>["code"];
   readonly reason: string;
   readonly welcomed: boolean;
+  /** What the server asked for where it had no room for a connection. */
+  readonly retryAfterMs: number | null;
 };
 
 /** Connects, and returns when the connection is over. */
-export function runConnection(options: ConnectionOptions): Promise<ConnectionEnd> {
+export async function runConnection(options: ConnectionOptions): Promise<ConnectionEnd> {
+  const url = gatewayUrl(options.serverUrl);
+  try {
+    return await converse(options, url, await options.route.open(url, options.signal));
+  } catch (error) {
+    if (!isFault(error, "unavailable")) throw error;
+    return { code: "closed", reason: error.message, welcomed: false, retryAfterMs: null };
+  }
+}
+
+/** How often the leases are renewed: three times in each, and often enough for any proxy. */
+export function heartbeatMs(leaseSeconds: number): number {
+  return Math.min((leaseSeconds * 1000) / 3, heartbeatMaxMs);
+}
+
+function converse(options: ConnectionOptions, url: URL, stream: Socket): Promise<ConnectionEnd> {
   const { handlers, identity, clock, signal } = options;
-  const socket = new WebSocket(gatewayUrl(options.serverUrl), {
+  const socket = new WebSocket(url, {
+    createConnection: () => stream,
     maxPayload: frameBytesMax,
     perMessageDeflate: false,
     handshakeTimeout: handshakeMs,
@@ -70,23 +102,31 @@ export function runConnection(options: ConnectionOptions): Promise<ConnectionEnd
   let session: Session | null = null;
   let serverTime: { ms: number; atMs: number } | null = null;
   let goodbye: Pick<ConnectionEnd, "code" | "reason"> | null = null;
-  let failure = "the server closed the connection";
-  let lastHeardMs = clock();
+  let failure: string | null = null;
+  let retryAfterMs: number | null = null;
+  let lastFrameMs = clock();
+  let silence: SilenceWatch | null = null;
   let heartbeat: NodeJS.Timeout | undefined;
   let waiting = 0;
   let queue: Promise<void> = Promise.resolve();
 
+  const write = (text: string, written?: () => void) => {
+    if (socket.readyState === WebSocket.OPEN) socket.send(text, written);
+  };
+  const lane = createEventLane({ write, bufferedBytes: () => socket.bufferedAmount });
   const send = (frame: AgentFrame) => {
-    if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(frame));
+    if (frame.type === "events") lane.put(frame);
+    else write(JSON.stringify(frame));
   };
   const link: Link = {
     send,
-    hasRoom: () => socket.readyState === WebSocket.OPEN && socket.bufferedAmount < bufferedBytesMax,
+    hasRoom: (key) => socket.readyState === WebSocket.OPEN && lane.hasRoom(key),
   };
   const giveUp = (reason: string) => {
-    failure = reason;
+    failure ??= reason; // what comes after it is its consequence
     socket.terminate();
   };
+  const heard = () => silence?.heard();
 
   function refuse(refusal: FrameRefusal): void {
     handlers.refused(refusal);
@@ -95,9 +135,9 @@ export function runConnection(options: ConnectionOptions): Promise<ConnectionEnd
   }
 
   function beat(leaseSeconds: number): void {
-    const periodMs = (leaseSeconds * 1000) / 3;
+    const periodMs = heartbeatMs(leaseSeconds);
     heartbeat = setInterval(() => {
-      if (clock() - lastHeardMs > 2 * periodMs) return giveUp("the server fell silent");
+      if (clock() - lastFrameMs > 2 * periodMs) return giveUp("the server answers no renewals");
       send({ type: "renew", ...handlers.leases() });
     }, periodMs);
   }
@@ -113,10 +153,14 @@ export function runConnection(options: ConnectionOptions): Promise<ConnectionEnd
       clearTimeout(greeting);
       serverTime = { ms: Date.parse(frame.serverTime), atMs: clock() };
       beat(frame.leaseSeconds);
+      if (frame.creditBytes !== undefined) lane.setCredit(frame.creditBytes);
       return handlers.welcomed(link, frame);
     }
     if (!serverTime) return;
-    if (frame.type === "ack") return handlers.acknowledged(frame);
+    if (frame.type === "ack") {
+      lane.acknowledge(frame, frame.acknowledged);
+      return handlers.acknowledged(frame);
+    }
     if (frame.type === "superseded") {
       goodbye = { code: "superseded", reason: frame.reason };
       return socket.close();
@@ -147,8 +191,21 @@ export function runConnection(options: ConnectionOptions): Promise<ConnectionEnd
   const abort = () => socket.close(1001);
   signal.addEventListener("abort", abort, { once: true });
 
+  socket.on("open", () => {
+    silence = watchSilence({
+      // While frames wait to be handled none is read: the silence is ours.
+      ping: () => (socket.isPaused ? heard() : socket.ping()),
+      giveUp: () => giveUp("the server fell silent: nothing came, not even the answer to a ping"),
+    });
+  });
+  socket.on("unexpected-response", (_, response) => {
+    retryAfterMs = readRetryAfter(response.headers["retry-after"]);
+    response.resume();
+    giveUp(explainUpgradeAnswer(url.origin, response.statusCode ?? null));
+  });
   socket.on("message", (data, isBinary) => {
-    lastHeardMs = clock();
+    heard();
+    lastFrameMs = clock();
     if (isBinary) return giveUp("the server sent a binary frame");
     if (++waiting >= waitingFramesMax) socket.pause();
     queue = queue
@@ -158,22 +215,24 @@ export function runConnection(options: ConnectionOptions): Promise<ConnectionEnd
         if (--waiting < waitingFramesMax) socket.resume();
       });
   });
-  socket.on("ping", () => {
-    lastHeardMs = clock();
-  });
+  socket.on("ping", heard);
+  socket.on("pong", heard);
   socket.on("error", (error) => {
-    failure = describeError(error);
+    const isStripped = /^Invalid (Upgrade|Sec-WebSocket-Accept) header/.test(error.message);
+    failure ??= isStripped ? explainUpgradeAnswer(url.origin, null) : describeError(error);
   });
   return new Promise((resolve) => {
-    socket.on("close", () => {
+    socket.on("close", (closeCode) => {
       clearTimeout(greeting);
       clearInterval(heartbeat);
+      silence?.stop();
       signal.removeEventListener("abort", abort);
       void queue.then(() =>
         resolve({
-          code: goodbye?.code ?? "closed",
-          reason: goodbye?.reason ?? failure,
+          code: goodbye?.code ?? (restartCloseCodes.includes(closeCode) ? "retry" : "closed"),
+          reason: goodbye?.reason ?? failure ?? "the server closed the connection",
           welcomed: serverTime !== null,
+          retryAfterMs,
         }),
       );
     });

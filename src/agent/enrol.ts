@@ -1,15 +1,17 @@
 /**
- * Enrolment: the agent trades a one-time code for its identity and pins the server's root key.
+ * Enrolment: the agent trades a one-time code for its identity and pins the server's root key. An agent
+ * that has been replaced does so again with a new code, and keeps all else.
  *
  * Invariant: the key is on disk before the server hears of it, and the identity before it is used, so
  * a crash at any point can be repeated with the same code and the same key.
  */
 import { createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
+import { existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { replaceFile } from "../files/replace-file.ts";
-import { describeError, Fault, isFault } from "../model/fault.ts";
+import { Fault, isFault } from "../model/fault.ts";
 import { ApiError } from "../protocol/api.ts";
 import { EnrolmentAnswer, enrolmentPath } from "../protocol/enrolment.ts";
 import {
@@ -23,16 +25,17 @@ import { fullJitterMs } from "./backoff.ts";
 import { readText } from "./foreign-file.ts";
 import { type Identity, readIdentity, verifyKeyset, writeIdentity } from "./identity.ts";
 import type { Logger } from "./log.ts";
+import { postJson } from "./post-json.ts";
+import type { Route } from "./route.ts";
 
 const fileBytesMax = 64 * 1024;
-const answerBytesMax = 256 * 1024;
-const requestTimeoutMs = 10_000;
 const retryCapMs = 15_000;
 
 const EnrolmentFile = z.object({ code: z.string().regex(/^lfe_[\w-]+\.[0-9a-f]{16}$/) });
 
 export interface EnrolOptions {
   readonly serverUrl: string;
+  readonly route: Route;
   readonly directory: string;
   readonly enrolmentFile: string | undefined;
   readonly logger: Logger;
@@ -42,27 +45,58 @@ export interface EnrolOptions {
 }
 
 /**
- * The identity on disk, or a new one for the code in the file. Waits for a server that is away; throws
+ * The identity on disk, or a first one for the code in the file. Waits for a server that is away; throws
  * a `Fault` with `unauthorized` when the code is wrong, used or expired.
  */
 export async function enrol(options: EnrolOptions): Promise<Identity> {
   const known = await readIdentity(options.directory);
-  const identity = known ?? (await trade(options, await readCode(options.enrolmentFile)));
-  const keyFile = keyPath(options.directory);
-  await rm(keyFile, { force: true });
-  if (options.enrolmentFile !== undefined) await rm(options.enrolmentFile, { force: true });
-  return identity;
+  return known ?? (await trade(options, await readCode(options.enrolmentFile), null));
 }
 
-async function trade(options: EnrolOptions, code: string): Promise<Identity> {
+/** True while there is a file that may hold a code. */
+export function hasCode({ enrolmentFile }: Pick<EnrolOptions, "enrolmentFile">): boolean {
+  return enrolmentFile !== undefined && existsSync(enrolmentFile);
+}
+
+/**
+ * A new identity in place of the known one, with a key of its own, for a code that a person has put into
+ * the file since; null when there is none, or when the server does not take it. Nothing else of the
+ * agent's folder changes, so its jobs go on under the new identity.
+ */
+export async function enrolAnew(options: EnrolOptions, known: Identity): Promise<Identity | null> {
+  const pem = await readText(keyPath(options.directory), fileBytesMax);
+  if (pem === known.privateKey || !hasCode(options)) {
+    // An enrolment that came to its end but for these files, or nothing at all.
+    if (pem !== null) await forgetCode(options);
+    return null;
+  }
+  try {
+    return await trade(options, await readCode(options.enrolmentFile), known);
+  } catch (error) {
+    if (!isFault(error)) throw error;
+    const { agentId } = known;
+    options.logger.error("no new identity for the code; the agent stays who it is", {
+      agentId,
+      reason: error.message,
+    });
+    return null;
+  }
+}
+
+async function trade(
+  options: EnrolOptions,
+  code: string,
+  known: Identity | null,
+): Promise<Identity> {
   const privateKey = await keepKey(options.directory);
   for (let attempt = 0; ; attempt++) {
     options.signal.throwIfAborted();
     try {
       const answer = await requestIdentity(options, code, privateKey);
-      const identity = await checkAnswer(answer, code, privateKey);
+      const identity = await checkAnswer(answer, code, privateKey, known);
       await writeIdentity(options.directory, identity);
       options.logger.info("enrolled", { agentId: identity.agentId, role: answer.role });
+      await forgetCode(options);
       return identity;
     } catch (error) {
       if (!isFault(error, "unavailable")) throw error;
@@ -72,6 +106,12 @@ async function trade(options: EnrolOptions, code: string): Promise<Identity> {
       await options.sleep(fullJitterMs(attempt, retryCapMs, options.random));
     }
   }
+}
+
+/** The code first: with the key still there, a crash in between is seen for what it is. */
+async function forgetCode({ directory, enrolmentFile }: EnrolOptions): Promise<void> {
+  if (enrolmentFile !== undefined) await rm(enrolmentFile, { force: true });
+  await rm(keyPath(directory), { force: true });
 }
 
 async function readCode(file: string | undefined): Promise<string> {
@@ -103,20 +143,20 @@ async function keepKey(directory: string): Promise<KeyObject> {
 }
 
 async function requestIdentity(
-  { serverUrl, signal }: EnrolOptions,
+  { serverUrl, route, signal }: EnrolOptions,
   code: string,
   privateKey: KeyObject,
 ): Promise<EnrolmentAnswer> {
-  const { status, body } = await post(new URL(enrolmentPath, serverUrl), {
+  const { status, body } = await postJson(route, new URL(enrolmentPath, serverUrl), {
     authorization: `Enrolment ${code}`,
-    body: JSON.stringify({ publicKey: encodePublicKey(createPublicKey(privateKey)) }),
+    body: { publicKey: encodePublicKey(createPublicKey(privateKey)) },
     signal,
   });
   if (status === 429 || status >= 500) {
     throw new Fault("unavailable", `Expected an answer to the enrolment, got status ${status}.`);
   }
   if (status >= 300) {
-    const reason = ApiError.safeParse(body).data?.error.message ?? `status ${status}`;
+    const reason = ApiError.safeParse(body).data?.error.message ?? `status ${status}.`;
     throw new Fault(
       "unauthorized",
       `Expected the server to take the enrolment code, but it refused: ${reason} Ask for a new code, put it into the enrolment file and start the agent again.`,
@@ -129,47 +169,12 @@ async function requestIdentity(
   return answer.data;
 }
 
-async function post(
-  url: URL,
-  { authorization, body, signal }: { authorization: string; body: string; signal: AbortSignal },
-): Promise<{ status: number; body: unknown }> {
-  try {
-    const response = await fetch(url, {
-      method: "POST",
-      headers: { authorization, "content-type": "application/json" },
-      body,
-      redirect: "error",
-      signal: AbortSignal.any([signal, AbortSignal.timeout(requestTimeoutMs)]),
-    });
-    return { status: response.status, body: await readJson(response) };
-  } catch (error) {
-    signal.throwIfAborted();
-    const cause = error instanceof Error && error.cause ? error.cause : error;
-    throw new Fault("unavailable", `Expected to reach ${url.origin}: ${describeError(cause)}.`, {
-      cause: error,
-    });
-  }
-}
-
-async function readJson(response: Response): Promise<unknown> {
-  let text = "";
-  const decoder = new TextDecoder();
-  for await (const chunk of response.body ?? []) {
-    text += decoder.decode(chunk, { stream: true });
-    if (text.length > answerBytesMax) throw new Error("an answer that is too large");
-  }
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
-}
-
 /** The code's second part is the root key's id: only the server that made the code has that key. */
 async function checkAnswer(
   answer: EnrolmentAnswer,
   code: string,
   privateKey: KeyObject,
+  known: Identity | null,
 ): Promise<Identity> {
   const expected = code.slice(code.lastIndexOf(".") + 1);
   const rootKeyId = keyIdOf(decodePublicKey(answer.rootPublicKey));
@@ -180,7 +185,8 @@ async function checkAnswer(
     );
   }
   const { rootPublicKey, agentId } = answer;
-  const keyset = await verifyKeyset(answer.keyset, { rootPublicKey, keysetNumber: 1 });
+  const seen = known?.rootPublicKey === rootPublicKey ? known.keysetNumber : 1;
+  const keyset = await verifyKeyset(answer.keyset, { rootPublicKey, keysetNumber: seen });
   return {
     version: 1,
     agentId,

@@ -8,7 +8,7 @@
 import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { z } from "zod";
-import { describeError, isFault } from "../model/fault.ts";
+import { describeError, Fault, isFault } from "../model/fault.ts";
 import type {
   Cancel,
   Hello,
@@ -26,6 +26,9 @@ import { narrowPlace, writableFolders } from "./narrow-place.ts";
 import { decideOffer, type OfferDecision, type VerifiedOffer, verifyOffer } from "./offer.ts";
 import { createRunningJob, type JobPorts, type RunningJob } from "./running-job.ts";
 import type { Session } from "./session.ts";
+
+/** How long an executor that another agent launched has to end when it is asked. */
+const othersGraceMs = 5000;
 
 export interface JobsOptions extends JobPorts {
   readonly directory: string;
@@ -114,6 +117,21 @@ export function createJobs(options: JobsOptions): Jobs {
     });
   }
 
+  /** The proof that no older executor of the job or its component can act, whoever launched it. */
+  async function clearTheWay(
+    { key, component }: JournalJob,
+    clear: readonly JobKey[],
+  ): Promise<void> {
+    try {
+      await Promise.all(clear.map((rival) => jobs.get(nameOf(rival))?.clear()));
+      if (component === null) return;
+      const ended = await launcher.endOthers(component, othersGraceMs);
+      if (ended.length > 0) logger.warn("ended older executors", { job: nameOf(key), ended });
+    } catch (error) {
+      throw new Fault("conflict", describeError(error), { cause: error });
+    }
+  }
+
   /** Folder, journal, executor, watch: in this order, so that a crash in between leaves nothing running unknown. */
   async function launch(
     frame: z.output<typeof Offer>,
@@ -121,7 +139,7 @@ export function createJobs(options: JobsOptions): Jobs {
     { record, clear, place }: { record: JournalJob; clear: readonly JobKey[]; place: Place },
   ): Promise<void> {
     const folder = join(jobsDirectory, nameOf(record.key));
-    await Promise.all(clear.map((key) => jobs.get(nameOf(key))?.clear()));
+    await clearTheWay(record, clear);
     const { manifest, grant, credentials } = frame;
     const { keys } = session.keyset;
     await removeJobFolder(folder);
@@ -129,7 +147,12 @@ export function createJobs(options: JobsOptions): Jobs {
     journal.add(record);
     try {
       const environment = { ...options.environment, HOME: join(folder, "work") };
-      await launcher.launch(folder, options.executor, environment, writableFolders(place));
+      await launcher.launch(folder, {
+        command: options.executor,
+        environment,
+        writableFolders: writableFolders(place),
+        component: record.component,
+      });
     } catch (error) {
       await launcher.end(folder);
       journal.remove(record.key);
@@ -213,7 +236,10 @@ export function createJobs(options: JobsOptions): Jobs {
       logger.info("launching", { job: nameOf(key), operation: verified.manifest.operation });
       const place = narrowPlace(options.place, verified.manifest);
       const launched = launch(frame, session, { record, clear: decision.clear, place })
-        .catch((error) => refuse({ code: "invalid", reason: describeError(error), job: key }))
+        .catch((error) => {
+          const code = isFault(error, "conflict") ? "older_epoch_alive" : "invalid";
+          refuse({ code, reason: describeError(error), job: key });
+        })
         .finally(() => {
           starting.delete(nameOf(key));
           launches.delete(launched);

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { jobFiles } from "../protocol/job-folder.ts";
@@ -33,10 +33,11 @@ export function testLauncher(name: string, create: (directory: string) => Launch
   });
 
   /** `body` is a shell script; `$1` is the job's folder. The trap makes it hear SIGTERM as pid 1 too. */
-  async function launch(body: string): Promise<string> {
+  async function launch(body: string, component: string | null = null): Promise<string> {
     const folder = join(directory, `job_${process.pid}${Date.now()}${count++}.1.1`);
     await mkdir(folder, { mode: 0o700 });
-    await launcher.launch(folder, ["/bin/sh", "-c", body, "executor"], environment, []);
+    const command = ["/bin/sh", "-c", body, "executor"];
+    await launcher.launch(folder, { command, environment, writableFolders: [], component });
     return folder;
   }
 
@@ -80,7 +81,8 @@ export function testLauncher(name: string, create: (directory: string) => Launch
     const folder = join(directory, `job_${process.pid}${Date.now()}none.1.1`);
     await mkdir(folder);
 
-    await launcher.launch(folder, ["/nonexistent/executor"], environment, []);
+    const command = ["/nonexistent/executor"];
+    await launcher.launch(folder, { command, environment, writableFolders: [], component: null });
 
     const found = await settled(launcher, folder);
     assert(typeof found === "object" && found.exitCode !== 0, JSON.stringify(found));
@@ -122,6 +124,58 @@ export function testLauncher(name: string, create: (directory: string) => Launch
     assert.deepEqual(commandLinesNaming(folder), []);
   });
 
+  test(`${name}: an executor of the same component is ended, though its folder is not known`, async () => {
+    const component = `ins_${process.pid}${Date.now()}/api`;
+    const polite = await launch(
+      `trap 'echo asked >"$1/asked"; exit 0' TERM; : >"$1/ready"; while :; do sleep 0.02; done`,
+      component,
+    );
+    const hiding = await launch(
+      `trap '' TERM; env -i PATH="$PATH" sh -c 'trap "" TERM; while :; do sleep 0.05; done' "$1" &
+       setsid sh -c 'trap "" TERM; : >"$0/ready"; while :; do sleep 0.05; done' "$1" &
+       while :; do sleep 0.05; done`,
+      component,
+    );
+    const other = await launch(`: >"$1/ready"; while :; do sleep 0.02; done`, `${component}2`);
+    const folders = [polite, hiding, other];
+    await until(async () =>
+      (await Promise.all(folders.map((folder) => exists(join(folder, "ready"))))).every(Boolean),
+    );
+
+    const ended = await launcher.endOthers(component, 500);
+
+    assert.deepEqual(new Set(ended), new Set([basename(polite), basename(hiding)]));
+    assert.equal(await exists(join(polite, "asked")), true, "it was asked first");
+    assert.deepEqual(executorsNaming(polite), []);
+    assert.deepEqual(executorsNaming(hiding), []);
+    assert.equal(await launcher.find(other), "running");
+    assert.deepEqual(await launcher.endOthers(component, 500), []);
+    await launcher.end(other);
+  });
+
+  test(`${name}: a stopped executor of the same component is ended too`, async () => {
+    const component = `ins_${process.pid}${Date.now()}/stopped`;
+    const folder = await launch(`: >"$1/ready"; while :; do sleep 0.02; done`, component);
+    await until(() => exists(join(folder, "ready")));
+    const tree = findTree(basename(folder), null);
+    for (const { pid } of tree) signal(pid, "SIGSTOP");
+
+    const ended = await launcher.endOthers(component, 100);
+
+    assert.deepEqual(ended, [basename(folder)]);
+    assert.deepEqual(findTree(basename(folder), null), []);
+    assert.notEqual(await launcher.find(folder), "running");
+  });
+
+  test(`${name}: an executor without a component is nobody's rival`, async () => {
+    const folder = await launch(`: >"$1/ready"; while :; do sleep 0.02; done`);
+    await until(() => exists(join(folder, "ready")));
+
+    assert.deepEqual(await launcher.endOthers("", 0), []);
+    assert.equal(await launcher.find(folder), "running");
+    await launcher.end(folder);
+  });
+
   test(`${name}: children that outlive the executor are ended with it`, async () => {
     const folder = await launch(
       `setsid sh -c ': >"$0/ready"; while :; do sleep 0.05; done' "$1" &
@@ -160,6 +214,11 @@ async function exists(path: string): Promise<boolean> {
     () => true,
     () => false,
   );
+}
+
+/** Without the shim, which outlives its executor for a moment to record the exit code. */
+function executorsNaming(folder: string): string[] {
+  return commandLinesNaming(folder).filter((line) => !line.includes("landfall-job"));
 }
 
 /** Every live process whose command line names the job's folder. */

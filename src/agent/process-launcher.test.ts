@@ -83,7 +83,7 @@ test("under bubblewrap a job sees its own folder and what is named, not the agen
 
     // The whole parent is visible: the agent's folder inside it must be hidden all the same.
     const launcher = create("bubblewrap", agentDirectory, [directory]);
-    await launcher.launch(folder, ["/bin/sh", "-c", look, "executor"], environment, []);
+    await launcher.launch(folder, plainLaunch(look));
     const found = await settled(launcher, folder);
 
     assert.deepEqual(found, { exitCode: 0 });
@@ -104,7 +104,7 @@ test("an executor goes on, is found and is ended when bwrap itself was killed", 
     await mkdir(folder);
     const launcher = create("bubblewrap", join(directory, "agent"));
     const body = 'while :; do : >"$1/alive"; sleep 0.02; done';
-    await launcher.launch(folder, ["/bin/sh", "-c", body, "executor"], environment, []);
+    await launcher.launch(folder, plainLaunch(body));
     while (!existsSync(join(folder, "alive"))) await new Promise(setImmediate);
     const { pid } = JSON.parse(await readFile(join(folder, jobFiles.process), "utf8"));
 
@@ -119,6 +119,11 @@ test("an executor goes on, is found and is ended when bwrap itself was killed", 
     assert.notEqual(await launcher.find(folder), "running");
   });
 });
+
+function plainLaunch(body: string) {
+  const command = ["/bin/sh", "-c", body, "executor"];
+  return { command, environment, writableFolders: [], component: null };
+}
 
 async function writeRecord(
   folder: string,

@@ -16,8 +16,17 @@ import { ExitRecord, jobFiles, ProcessRecord } from "../protocol/job-folder.ts";
 import { isAlive, readProcess } from "../protocol/process-identity.ts";
 import { readText } from "./foreign-file.ts";
 import { bubblewrapFile, type Isolation, isolatingCommand, type Visible } from "./isolation.ts";
-import type { Found, Launcher } from "./launcher.ts";
-import { carriesMark, childrenOf, findTree, jobMark, readStat, signal } from "./process-tree.ts";
+import type { Found, Launch, Launcher } from "./launcher.ts";
+import { endOtherExecutors } from "./other-executors.ts";
+import {
+  carriesMark,
+  childrenOf,
+  componentMark,
+  findTree,
+  jobMark,
+  readStat,
+  signal,
+} from "./process-tree.ts";
 
 const recordBytesMax = 64 * 1024;
 const recordWaitMs = 10_000;
@@ -34,12 +43,12 @@ const LaunchRecord = ProcessRecord.extend({
 type LaunchRecord = z.output<typeof LaunchRecord>;
 
 /**
- * $1: the folder, $2: the mark, $3: the isolation; then the command. The inner shell records itself and
+ * $1: the folder, $2: the mark, $3: the isolation, $4: the component or nothing; then the command. The inner shell records itself and
  * becomes the executor, so the record is there before the executor runs and its start time is its own.
  * Only the inner shell carries the mark: the outer one must outlive the sweep to record the exit code.
  */
 const shim = `
-folder=$1 mark=$2 isolation=$3; shift 3
+folder=$1 mark=$2 isolation=$3 component=$4; shift 4
 read -r stat 2>/dev/null </proc/self/stat
 field() { shift 19; printf %s "$1"; }
 set -f
@@ -49,6 +58,7 @@ session=$$ session_start=$(field \${stat##*) })
   printf '{"pid":%s,"startTime":"%s","bootId":"%s","session":%s,"sessionStartTime":"%s","isolation":"%s"}\\n' \
     "\${stat%% *}" "$(field \${stat##*) })" "$boot" "$session" "$session_start" "$isolation" >"$folder/${jobFiles.process}"
   export ${jobMark}="$mark"
+  [ -z "$component" ] || export ${componentMark}="$component"
   exec "$@"
 ) &
 wait $!
@@ -63,10 +73,10 @@ export interface ProcessLauncherOptions {
 /** A launcher for this machine. */
 export function createProcessLauncher(options: ProcessLauncherOptions): Launcher {
   return {
-    async launch(folder, command, environment, writableFolders) {
-      const writablePaths = [...options.visible.writablePaths, ...writableFolders];
+    async launch(folder, launch) {
+      const writablePaths = [...options.visible.writablePaths, ...launch.writableFolders];
       const visible = { ...options.visible, writablePaths };
-      startShim({ ...options, visible }, folder, command, environment);
+      startShim({ ...options, visible }, folder, launch);
       await until(recordWaitMs, async () => (await readRecord(folder)) || (await readExit(folder)));
       if ((await readRecord(folder)) || (await readExit(folder))) return;
       throw new Fault(
@@ -82,14 +92,14 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       if (pid !== null) signal(pid, "SIGTERM");
     },
     end,
+    endOthers: endOtherExecutors,
   };
 }
 
 function startShim(
   { isolation, visible }: ProcessLauncherOptions,
   folder: string,
-  command: readonly string[],
-  environment: { readonly [name: string]: string },
+  { command, environment, component }: Launch,
 ): void {
   for (const name of [jobFiles.process, jobFiles.exit]) {
     writeFileSync(join(folder, name), "", { flag: "wx", mode: 0o600 });
@@ -100,7 +110,7 @@ function startShim(
     const whole = [...isolatingCommand(isolation, visible, folder, command), ...command, folder];
     const child = spawn(
       "/bin/sh",
-      ["-c", shim, "landfall-job", folder, basename(folder), isolation, ...whole],
+      ["-c", shim, "landfall-job", folder, basename(folder), isolation, component ?? "", ...whole],
       {
         cwd: folder,
         detached: true,

@@ -9,6 +9,9 @@ import { readdirSync, readFileSync } from "node:fs";
 /** The environment variable that every process of a job inherits; its value is the folder's name. */
 export const jobMark = "LANDFALL_JOB";
 
+/** The variable that names what a job changes, so that it is found also by who does not know its folder. */
+export const componentMark = "LANDFALL_COMPONENT";
+
 export interface TreeProcess {
   readonly pid: number;
   readonly parentPid: number;
@@ -18,13 +21,18 @@ export interface TreeProcess {
 
 /** All live processes that carry the mark or belong to the session; zombies are gone already. */
 export function findTree(mark: string, session: number | null): TreeProcess[] {
+  return allProcesses().filter(
+    (found) => found.session === session || readMark(found.pid, jobMark) === mark,
+  );
+}
+
+/** All live processes of this machine that can be seen, but for this one. */
+export function allProcesses(): TreeProcess[] {
   if (process.platform !== "linux") return [];
   return readdirSync("/proc").flatMap((name) => {
     const pid = Number(name);
     if (!Number.isInteger(pid) || pid === process.pid) return [];
-    const found = readStat(pid);
-    if (!found) return [];
-    return found.session === session || hasMark(pid, mark) ? [found] : [];
+    return readStat(pid) ?? [];
   });
 }
 
@@ -38,7 +46,7 @@ export function childrenOf(pid: number): number[] {
 
 /** True for a live process that was started with the job's mark. */
 export function carriesMark(pid: number, mark: string): boolean {
-  return readStat(pid) !== null && hasMark(pid, mark);
+  return readStat(pid) !== null && readMark(pid, jobMark) === mark;
 }
 
 /** Sends a signal; false when there is no such process any more. */
@@ -62,9 +70,19 @@ export function readStat(pid: number): TreeProcess | null {
   return { pid, parentPid: Number(parentPid), session: Number(session), startTime };
 }
 
-function hasMark(pid: number, mark: string): boolean {
-  const environment = readProc(pid, "environ");
-  return environment !== null && `\0${environment}`.includes(`\0${jobMark}=${mark}\0`);
+/** The value of a mark in the environment with which a process was started, or null. */
+export function readMark(pid: number, name: string): string | null {
+  const environment = `\0${readProc(pid, "environ") ?? ""}`;
+  const start = environment.indexOf(`\0${name}=`);
+  if (start < 0) return null;
+  const from = start + name.length + 2;
+  return environment.slice(from, environment.indexOf("\0", from));
+}
+
+/** Its number in each namespace that it is in, the outermost first; empty when it is gone. */
+export function readNumbers(pid: number): number[] {
+  const line = readProc(pid, "status")?.match(/^NSpid:\s*(.*)$/m)?.[1];
+  return line?.trim().split(/\s+/).map(Number) ?? [];
 }
 
 /** Null when the process is gone, or is another user's. */

@@ -13,6 +13,7 @@ import { type FSWatcher, watch } from "node:fs";
 import { basename } from "node:path";
 import { describeError } from "../model/fault.ts";
 import type { AgentFrame } from "../protocol/frames.ts";
+import type { JobKey } from "../protocol/job-key.ts";
 import { type Ending, nextStep, outcomeOf, timeoutGraceMs, withReason } from "./ending.ts";
 import { createEventOutbox } from "./event-outbox.ts";
 import { appendOutcome, readLastEvent } from "./events-file.ts";
@@ -32,8 +33,8 @@ const lingerMs = 5000;
 /** A connection that the server has welcomed. */
 export interface Link {
   send(frame: AgentFrame): void;
-  /** False while so much is waiting that more lines would hold up the lease. */
-  hasRoom(): boolean;
+  /** False while events wait for their turn: those of this job, or any where none is named. */
+  hasRoom(key?: JobKey): boolean;
 }
 
 export interface JobPorts {
@@ -157,7 +158,7 @@ export function createRunningJob(ports: JobPorts, record: JournalJob, folder: st
     if (resumed && !outbox.state().corrupt) {
       await outbox.pump((events) => {
         const current = ports.link();
-        if (current !== link || !link.hasRoom()) return false;
+        if (current !== link || !link.hasRoom(key)) return false;
         const told = events.map((event) => withReason(event, ending?.reason ?? null));
         link.send({ type: "events", ...key, events: told });
         return true;

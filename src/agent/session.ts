@@ -33,6 +33,12 @@ export interface FrameRefusal {
   readonly gap: boolean;
 }
 
+/** What the agent tells of itself when it greets; what came with version 2 is left out before it. */
+export type HelloReport = Pick<
+  Hello,
+  "journal" | "freeSlots" | "checkpoint" | "generation" | "slots" | "version"
+>;
+
 export interface Session {
   readonly agentId: string;
   readonly agentNonce: string;
@@ -46,10 +52,10 @@ export async function answerChallenge(
   identity: Identity,
   challenge: Challenge,
   agentNonce: string,
-  report: Pick<Hello, "journal" | "freeSlots">,
+  report: HelloReport,
 ): Promise<{ hello: Hello; session: Session } | { refusal: string }> {
-  const protocol = protocolVersions.filter((known) => challenge.protocols.includes(known)).at(-1);
-  if (protocol === undefined) {
+  const protocol = chooseProtocol(challenge.protocols);
+  if (protocol === null) {
     return {
       refusal: `Expected a server that speaks protocol ${protocolVersions.join(" or ")}, got one that speaks ${challenge.protocols.join(", ")}. Upgrade the agent.`,
     };
@@ -65,10 +71,20 @@ export async function answerChallenge(
       agentId,
       agentNonce,
       signature: signature.toString("base64url"),
-      ...report,
+      ...(protocol >= 2 ? report : firstVersion(report)),
     },
     session: { agentId, agentNonce, keyset, findKey: keyFinder(keyset), counter: 0 },
   };
+}
+
+/** The highest version that both speak, or null; the order of neither list matters. */
+export function chooseProtocol(offered: readonly number[]): number | null {
+  const common = protocolVersions.filter((known) => offered.includes(known));
+  return common.length > 0 ? Math.max(...common) : null;
+}
+
+function firstVersion({ journal, freeSlots }: HelloReport): HelloReport {
+  return { journal, freeSlots };
 }
 
 /** The effect frame in a signed document, once everything about it holds; the counter moves only then. */
