@@ -37,9 +37,9 @@ export function describeAgent(name: string, declare: (testAgent: TestAgent) => v
       await bundleAgent(join(folder, "agent.mjs"));
     });
     after(() => rm(folder, { recursive: true, force: true }));
-    declare((sentence, act) =>
+    declare((sentence, act, options = {}) =>
       test(sentence, async () => {
-        const bench = await createBench(join(folder, "agent.mjs"));
+        const bench = await createBench(join(folder, "agent.mjs"), options);
         try {
           await act(bench);
         } finally {
@@ -49,10 +49,19 @@ export function describeAgent(name: string, declare: (testAgent: TestAgent) => v
     );
   });
 }
-export type TestAgent = (sentence: string, act: (bench: Bench) => Promise<void>) => void;
+export type TestAgent = (
+  sentence: string,
+  act: (bench: Bench) => Promise<void>,
+  options?: BenchOptions,
+) => void;
 
-async function createBench(program: string) {
-  const gateway = await createGatewayDouble();
+interface BenchOptions {
+  /** The gateway speaks TLS with a certificate that nobody trusts by default. */
+  readonly tls?: { readonly key: string; readonly cert: string };
+}
+
+async function createBench(program: string, { tls }: BenchOptions) {
+  const gateway = await createGatewayDouble(tls ?? null);
   const directory = await realpath(await mkdtemp(join(tmpdir(), "landfall-agent-")));
   const agents: AgentProcess[] = [];
 
@@ -61,26 +70,38 @@ async function createBench(program: string) {
   const folderOf = (job: JobKey) => join(directory, "agent", "jobs", nameOf(job));
 
   async function startAgent(
-    options: { code?: string; slots?: number; sandbox?: string; exitWithParent?: boolean } = {},
+    options: {
+      code?: string;
+      slots?: number;
+      sandbox?: string;
+      exitWithParent?: boolean;
+      serverUrl?: string;
+      proxy?: string;
+      caFile?: string;
+      /** Another agent's folder beside the first. */
+      folder?: string;
+      variables?: { readonly [name: string]: string };
+    } = {},
   ): Promise<AgentProcess> {
-    const { code = gateway.code, ...rest } = options;
+    const { code = gateway.code, folder = "agent", variables, ...rest } = options;
     const enrolmentFile = join(directory, "enrolment.json");
-    const configFile = join(directory, "config.json");
+    const configFile = join(directory, `${folder}.json`);
     const none = { storeDirectory: null, registry: null, supervisorDirectory: null };
     const configuration = {
       serverUrl: gateway.url,
-      directory: join(directory, "agent"),
+      directory: join(directory, folder),
       enrolmentFile,
       place: { ...none, installsDirectory: null, programs: null },
       executor: [process.execPath, executor],
       ...rest,
     };
     await writeFile(configFile, JSON.stringify(configuration));
-    if (!existsSync(join(directory, "agent", "identity.json"))) {
+    if (options.code || !existsSync(join(directory, folder, "identity.json"))) {
       await writeFile(enrolmentFile, JSON.stringify({ serverUrl: gateway.url, code }));
     }
     const child = spawn(process.execPath, [program, "--config", configFile], {
       stdio: ["pipe", "pipe", "pipe"],
+      env: { PATH: process.env.PATH, ...variables },
     });
     const agent: AgentProcess = { child, output: [] };
     child.stdout.on("data", (text) => agent.output.push(String(text)));

@@ -2,7 +2,7 @@
  * One connection to the server, from its challenge to its end. Frames are handled one after the other;
  * what is too large, malformed or not trusted has no effect.
  *
- * Invariants: a connection that is half dead is noticed within seconds (`silence.ts`), and a server that
+ * Invariants: a connection that is half dead is noticed within seconds (`line-watch.ts`), and a server that
  * answers no renewal within two periods; events never hold up a control frame (`event-lane.ts`); no
  * check uses the wall clock.
  */
@@ -24,6 +24,7 @@ import {
 import type { JobKey } from "../protocol/job-key.ts";
 import { createEventLane } from "./event-lane.ts";
 import type { Identity } from "./identity.ts";
+import { type LineWatch, watchLine } from "./line-watch.ts";
 import type { Logger } from "./log.ts";
 import type { Route } from "./route.ts";
 import type { Link } from "./running-job.ts";
@@ -34,7 +35,6 @@ import {
   openFrame,
   type Session,
 } from "./session.ts";
-import { type SilenceWatch, watchSilence } from "./silence.ts";
 import { explainUpgradeAnswer, readRetryAfter } from "./upgrade-answer.ts";
 
 const handshakeMs = 10_000;
@@ -105,7 +105,7 @@ function converse(options: ConnectionOptions, url: URL, stream: Socket): Promise
   let failure: string | null = null;
   let retryAfterMs: number | null = null;
   let lastFrameMs = clock();
-  let silence: SilenceWatch | null = null;
+  let lineWatch: LineWatch | null = null;
   let heartbeat: NodeJS.Timeout | undefined;
   let waiting = 0;
   let queue: Promise<void> = Promise.resolve();
@@ -119,6 +119,9 @@ function converse(options: ConnectionOptions, url: URL, stream: Socket): Promise
     else write(JSON.stringify(frame));
   };
   const link: Link = {
+    get protocol() {
+      return session?.protocol ?? 1;
+    },
     send,
     hasRoom: (key) => socket.readyState === WebSocket.OPEN && lane.hasRoom(key),
   };
@@ -126,7 +129,7 @@ function converse(options: ConnectionOptions, url: URL, stream: Socket): Promise
     failure ??= reason; // what comes after it is its consequence
     socket.terminate();
   };
-  const heard = () => silence?.heard();
+  const heard = () => lineWatch?.heard();
 
   function refuse(refusal: FrameRefusal): void {
     handlers.refused(refusal);
@@ -192,7 +195,7 @@ function converse(options: ConnectionOptions, url: URL, stream: Socket): Promise
   signal.addEventListener("abort", abort, { once: true });
 
   socket.on("open", () => {
-    silence = watchSilence({
+    lineWatch = watchLine({
       // While frames wait to be handled none is read: the silence is ours.
       ping: () => (socket.isPaused ? heard() : socket.ping()),
       giveUp: () => giveUp("the server fell silent: nothing came, not even the answer to a ping"),
@@ -225,7 +228,7 @@ function converse(options: ConnectionOptions, url: URL, stream: Socket): Promise
     socket.on("close", (closeCode) => {
       clearTimeout(greeting);
       clearInterval(heartbeat);
-      silence?.stop();
+      lineWatch?.stop();
       signal.removeEventListener("abort", abort);
       void queue.then(() =>
         resolve({

@@ -4,7 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { generateKeyPairSync, randomBytes, verify } from "node:crypto";
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type WebSocket, WebSocketServer } from "ws";
@@ -28,14 +29,14 @@ export const noCredentials = { vendorRegistry: null, sourceUrl: null, enrolment:
 
 export type GatewayDouble = Awaited<ReturnType<typeof createGatewayDouble>>;
 
-/** Starts on a free port of loopback; `close` ends it. */
-export async function createGatewayDouble() {
+/** Starts on a free port of loopback, with TLS where a certificate is given; `close` ends it. */
+export async function createGatewayDouble(tls: { key: string; cert: string } | null = null) {
   const root = createKey();
   const key = createKey();
   const forger = createKey();
-  const agentId: AgentId = createId("agt", new Date(), randomBytes);
+  let agentId: AgentId = createId("agt", new Date(), randomBytes);
   const installId: InstallId = createId("ins", new Date(), randomBytes);
-  const code = `lfe_${randomBytes(9).toString("hex")}.${root.keyId}`;
+  let code = `lfe_${randomBytes(9).toString("hex")}.${root.keyId}`;
   const keyset = (number = 1) =>
     signDocument(
       "landfall-keyset",
@@ -59,6 +60,11 @@ export async function createGatewayDouble() {
     takesAnyCode: false,
     acknowledges: true,
     keysetNumber: 1,
+    protocols: [1],
+    creditBytes: null as number | null,
+    goodbye: null as { code: "retry" | "refused"; reason: string } | null,
+    /** How the upgrade is answered instead, as a whole HTTP response. */
+    upgradeAnswer: null as string | null,
     leaseSeconds: 30,
     forget: new Set<string>(),
     badWelcome: false,
@@ -70,7 +76,8 @@ export async function createGatewayDouble() {
   let agentNonce = "";
   let welcomed = false;
 
-  const http = createServer((request, response) => {
+  const take = (request: IncomingMessage, response: ServerResponse) => {
+    if (request.method !== "POST") return response.writeHead(404).end();
     let body = "";
     request.on("data", (chunk) => {
       body += chunk;
@@ -99,26 +106,32 @@ export async function createGatewayDouble() {
         }),
       );
     });
+  };
+  const http = tls ? createSecureServer(tls, take) : createServer(take);
+  const gateway = new WebSocketServer({ noServer: true });
+  http.on("upgrade", (request, stream, head) => {
+    if (state.upgradeAnswer !== null) return stream.end(state.upgradeAnswer);
+    assert.equal(request.url, "/agent");
+    gateway.handleUpgrade(request, stream, head, (next) => gateway.emit("connection", next));
   });
-  const gateway = new WebSocketServer({ server: http, path: "/agent" });
 
   gateway.on("connection", async (next) => {
     const nonce = randomBytes(16).toString("base64url");
     next.on(
       "message",
-      (data) => void take(next, nonce, AgentFrame.parse(JSON.parse(String(data)))),
+      (data) => void takeFrame(next, nonce, AgentFrame.parse(JSON.parse(String(data)))),
     );
     next.on("error", () => {});
     next.on("close", () => {
       if (socket === next) welcomed = false;
     });
     const serverTime = new Date().toISOString();
-    const protocols = [1];
+    const { protocols } = state;
     const challenge = { type: "challenge", protocols, nonce, serverTime };
     next.send(JSON.stringify({ ...challenge, keyset: await keyset(state.keysetNumber) }));
   });
 
-  async function take(from: WebSocket, nonce: string, frame: AgentFrame): Promise<void> {
+  async function takeFrame(from: WebSocket, nonce: string, frame: AgentFrame): Promise<void> {
     frames.push(frame);
     if (frame.type === "hello") return greet(from, nonce, frame);
     if (frame.type === "renew") {
@@ -138,10 +151,19 @@ export async function createGatewayDouble() {
   }
 
   async function greet(from: WebSocket, nonce: string, hello: Hello): Promise<void> {
+    if (hello.agentId !== agentId) {
+      const reason = "This agent has been replaced.";
+      from.send(JSON.stringify({ type: "goodbye", code: "refused", reason }));
+      return from.close(1008);
+    }
     const text = helloText({ ...hello, nonce, rootKeyId: root.keyId });
     const signature = Buffer.from(hello.signature, "base64url");
     assert(verify(null, Buffer.from(text), decodePublicKey(state.publicKey), signature), "hello");
     hellos.push(hello);
+    if (state.goodbye) {
+      from.send(JSON.stringify({ type: "goodbye", ...state.goodbye }));
+      return from.close(1008);
+    }
     ({ agentNonce } = hello);
     counter = 0;
     const kept = hello.journal.filter((entry) => !state.forget.has(nameOf(entry)));
@@ -156,6 +178,7 @@ export async function createGatewayDouble() {
         acknowledged: events.get(nameOf({ jobId, epoch }))?.length ?? 0,
       })),
       forget: forget.map(({ jobId, epoch }) => ({ jobId, epoch })),
+      ...(state.creditBytes === null ? {} : { creditBytes: state.creditBytes }),
     };
     socket = from;
     await sendSigned("welcome", welcome, state.badWelcome ? { key: forger } : {});
@@ -226,9 +249,22 @@ export async function createGatewayDouble() {
 
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
   return {
-    url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,
-    code,
-    agentId,
+    url: `${tls ? "https" : "http"}://127.0.0.1:${(http.address() as AddressInfo).port}`,
+    get code() {
+      return code;
+    },
+    get agentId() {
+      return agentId;
+    },
+    /** What `agents replace` does: the identity so far is refused, and there is a new code. */
+    replaceAgent() {
+      agentId = createId("agt", new Date(), randomBytes);
+      code = `lfe_${randomBytes(9).toString("hex")}.${root.keyId}`;
+      state.publicKey = "";
+      for (const client of gateway.clients) client.terminate();
+    },
+    ack: (job: JobKey, acknowledged: number) => sendSigned("ack", { ...job, acknowledged }),
+    port: (http.address() as AddressInfo).port,
     forger,
     frames,
     hellos,

@@ -32,6 +32,8 @@ const lingerMs = 5000;
 
 /** A connection that the server has welcomed. */
 export interface Link {
+  /** The version that both sides speak on it. */
+  readonly protocol: number;
   send(frame: AgentFrame): void;
   /** False while events wait for their turn: those of this job, or any where none is named. */
   hasRoom(key?: JobKey): boolean;

@@ -33,13 +33,12 @@ export interface FrameRefusal {
   readonly gap: boolean;
 }
 
-/** What the agent tells of itself when it greets; what came with version 2 is left out before it. */
-export type HelloReport = Pick<
-  Hello,
-  "journal" | "freeSlots" | "checkpoint" | "generation" | "slots" | "version"
->;
+/** What an agent says of itself in its hello. */
+export type HelloReport = Omit<Hello, "type" | "protocol" | "agentId" | "agentNonce" | "signature">;
 
 export interface Session {
+  /** The newest version that both sides speak. */
+  readonly protocol: number;
   readonly agentId: string;
   readonly agentNonce: string;
   readonly keyset: Keyset;
@@ -54,8 +53,8 @@ export async function answerChallenge(
   agentNonce: string,
   report: HelloReport,
 ): Promise<{ hello: Hello; session: Session } | { refusal: string }> {
-  const protocol = chooseProtocol(challenge.protocols);
-  if (protocol === null) {
+  const protocol = protocolVersions.filter((known) => challenge.protocols.includes(known)).at(-1);
+  if (protocol === undefined) {
     return {
       refusal: `Expected a server that speaks protocol ${protocolVersions.join(" or ")}, got one that speaks ${challenge.protocols.join(", ")}. Upgrade the agent.`,
     };
@@ -71,20 +70,16 @@ export async function answerChallenge(
       agentId,
       agentNonce,
       signature: signature.toString("base64url"),
-      ...(protocol >= 2 ? report : firstVersion(report)),
+      ...reportIn(protocol, report),
     },
-    session: { agentId, agentNonce, keyset, findKey: keyFinder(keyset), counter: 0 },
+    session: { protocol, agentId, agentNonce, keyset, findKey: keyFinder(keyset), counter: 0 },
   };
 }
 
-/** The highest version that both speak, or null; the order of neither list matters. */
-export function chooseProtocol(offered: readonly number[]): number | null {
-  const common = protocolVersions.filter((known) => offered.includes(known));
-  return common.length > 0 ? Math.max(...common) : null;
-}
-
-function firstVersion({ journal, freeSlots }: HelloReport): HelloReport {
-  return { journal, freeSlots };
+/** A server of protocol 1 knows no more than this. */
+function reportIn(protocol: number, report: HelloReport): HelloReport {
+  if (protocol >= 2) return report;
+  return { journal: report.journal, freeSlots: report.freeSlots };
 }
 
 /** The effect frame in a signed document, once everything about it holds; the counter moves only then. */

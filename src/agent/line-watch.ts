@@ -11,13 +11,13 @@ export const tickMs = 1000;
 export const pingAfterTicks = 5;
 export const giveUpAfterTicks = 10;
 
-export interface SilenceWatch {
+export interface LineWatch {
   heard(): void;
   stop(): void;
 }
 
 /** Watches until stopped; `ping` must make a live server answer. */
-export function watchSilence(act: { ping(): void; giveUp(): void }): SilenceWatch {
+export function watchLine(act: { ping(): void; giveUp(): void }): LineWatch {
   let ticks = 0;
   const timer = setInterval(() => {
     ticks++;
