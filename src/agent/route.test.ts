@@ -133,7 +133,12 @@ describe("the way to the server", () => {
   });
 
   test("what is no HTTP proxy, and what is not there at all, is told apart from the server", async () => {
-    const odd = createTcpServer((socket) => socket.on("error", () => {}).end("SSH-2.0-x\r\n"));
+    const odd = createTcpServer((socket) =>
+      socket
+        .on("error", () => {})
+        .resume()
+        .end("SSH-2.0-x\r\n"),
+    );
     await new Promise<void>((resolve) => odd.listen(0, "127.0.0.1", resolve));
     const { port } = odd.address() as AddressInfo;
     const url = "https://server.landfall.test";
