@@ -1,4 +1,5 @@
 /** How a measurement tells what it found. */
+import type { BenchOptions } from "./options.ts";
 
 export interface Aim {
   readonly name: string;
@@ -14,7 +15,7 @@ export interface Report {
 }
 
 /** A measurement; `say` tells a person what it is at. */
-export type Bench = (say: (line: string) => void) => Promise<Report>;
+export type Bench = (say: (line: string) => void, options: BenchOptions) => Promise<Report>;
 
 /** A table, then one line of JSON. */
 export function formatReport(bench: string, { rows, aims }: Report): string {

@@ -50,6 +50,13 @@ export type ServerConfig = z.output<typeof ServerConfig>;
 
 const adminTokenDays = 90;
 
+/** A server that answers; `context` is for whoever drives it in the same process. */
+export interface RunningServer {
+  readonly url: string;
+  readonly context: ServerContext;
+  stop(): Promise<void>;
+}
+
 /** Starts a server and gives the function that stops it. */
 export async function startServer(
   config: ServerConfig,
@@ -59,7 +66,7 @@ export async function startServer(
     now: () => Date;
     random: (size: number) => Uint8Array;
   },
-): Promise<{ url: string; stop: () => Promise<void> }> {
+): Promise<RunningServer> {
   const { log } = options;
   const database = openDatabase({ connectionString: config.database.url }, (error) =>
     log.warn({ err: error }, "A database connection broke"),
@@ -91,10 +98,7 @@ export async function startServer(
   }
 }
 
-async function listen(
-  context: ServerContext,
-  config: ServerConfig,
-): Promise<{ url: string; stop: () => Promise<void> }> {
+async function listen(context: ServerContext, config: ServerConfig): Promise<RunningServer> {
   const registry = createRegistryForward(config.registryUrl);
   const http = await createHttp(context, { registry });
   const gateway = createGateway(context);
@@ -116,6 +120,7 @@ async function listen(
   }
   return {
     url: config.publicUrl,
+    context,
     async stop() {
       await background.stop();
       await gateway.close();
