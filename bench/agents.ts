@@ -6,7 +6,6 @@
  * Baseline of the same run: a bare `ws` server with as many bare clients, the same jitter, the same
  * period of heartbeats.
  */
-import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { leaseSeconds } from "../src/server/job-machine.ts";
 import { until } from "../test/system.ts";
@@ -28,7 +27,6 @@ const queuedMeanwhile = 100;
 const stormMs = 120_000;
 const stormRounds = 3;
 const [memoryAimKb, stormAim] = [25, 3];
-const clockTicks = 100;
 
 interface Fleet {
   readonly kbEach: number;
@@ -51,7 +49,7 @@ export async function benchAgents(
   say: (line: string) => void,
   options: BenchOptions,
 ): Promise<Report> {
-  const ground = await createGround({ profile: options.profile });
+  const ground = await createGround(options);
   try {
     say(`baseline: ${options.agents} bare clients`);
     const bare = await measureBareFleet(ground, options.agents);
@@ -99,9 +97,9 @@ async function measureFleet(
     await sleep(1000);
     const full = await ground.server.ask("usage", true);
     say("idle, with heartbeats");
-    const databaseBefore = databaseCpuMs(ground);
+    const databaseBefore = ground.databaseCpuMs();
     const idle = await idleCpu(() => ground.server.ask("usage", false));
-    const databaseCpu = (databaseCpuMs(ground) - databaseBefore) / idleMs;
+    const databaseCpu = (ground.databaseCpuMs() - databaseBefore) / idleMs;
     say("all cut at once, jobs under way");
     const { stormsMs, failed, fate } = await storms(ground, agents, count);
     const fleet = {
@@ -179,31 +177,6 @@ async function judge(
   const once = rows.filter(({ id }) => launched.get(id) === 1).length;
   const doubled = launches.filter(({ count }) => count > 1).length;
   return { jobs: queued, lost: queued - once - doubled, doubled };
-}
-
-/** The CPU time of all processes below the folder's postmaster. */
-function databaseCpuMs({ directory }: Ground): number {
-  const postmaster = readFileSync(findPidFile(directory), "utf8").split("\n")[0] ?? "";
-  let ticks = 0;
-  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-    try {
-      const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-      const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-      if (pid !== postmaster && fields[1] !== postmaster) continue;
-      ticks += Number(fields[11]) + Number(fields[12]);
-    } catch {
-      // It has just ended.
-    }
-  }
-  return (ticks * 1000) / clockTicks;
-}
-
-function findPidFile(directory: string): string {
-  const found = readdirSync(directory, { recursive: true, encoding: "utf8" }).find((path) =>
-    path.endsWith("postmaster.pid"),
-  );
-  if (!found) throw new Error("Expected a `postmaster.pid`.");
-  return `${directory}/${found}`;
 }
 
 function report(

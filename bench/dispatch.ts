@@ -47,7 +47,7 @@ export async function benchDispatch(
   say: (line: string) => void,
   options: BenchOptions,
 ): Promise<Report> {
-  const ground = await createGround({ profile: options.profile });
+  const ground = await createGround(options);
   const agents = startProgram<SimulatedAgents>("simulated-agents.ts");
   try {
     say("receipt: one agent, idle, in turns with the baseline");

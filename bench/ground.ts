@@ -5,12 +5,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type AppId, createId, type InstallId } from "../src/model/ids.ts";
 import type { Operation } from "../src/model/job.ts";
-import { startPostgres } from "../src/postgres/postgres.ts";
 import { type Database, openDatabase } from "../src/server/database.ts";
 import { freePort, until } from "../test/system.ts";
 import { type Program, startProgram } from "./exchange.ts";
+import type { BenchOptions } from "./options.ts";
 import type { ServerUnderTest, Target } from "./server-under-test.ts";
 import type { SimulatedAgents } from "./simulated-agents.ts";
+import { cpuMsOf, listStatements, resetStatements, startCounting } from "./statements.ts";
 
 export interface Ground {
   readonly directory: string;
@@ -24,13 +25,18 @@ export interface Ground {
   /** Installs in the order of their agents. */
   readonly installs: InstallId[];
   targets(component: string, operation?: Operation): Target[];
+  /** With `--statements`: counts from here on, and tells of what was counted. */
+  countStatements(): Promise<void>;
+  tellStatements(jobs: number): Promise<void>;
+  /** PostgreSQL's CPU time so far. */
+  databaseCpuMs(): number;
   close(): Promise<void>;
 }
 
 /** Starts PostgreSQL and the server; the caller closes both. */
-export async function createGround(options: { profile?: string | null } = {}): Promise<Ground> {
+export async function createGround(options: BenchOptions): Promise<Ground> {
   const directory = await mkdtemp(join(tmpdir(), "landfall-bench-"));
-  const postgres = await startPostgres({ dataDirectory: join(directory, "postgres") });
+  const postgres = await startCounting(directory, options.statements);
   const server = startProgram<ServerUnderTest>("server-under-test.ts", options);
   const port = await freePort();
   const serverUrl = `http://127.0.0.1:${port}`;
@@ -60,6 +66,14 @@ export async function createGround(options: { profile?: string | null } = {}): P
     installs,
     targets: (component, operation = "plan") =>
       installs.map((installId) => ({ appId, installId, component, operation })),
+    async countStatements() {
+      if (options.statements) await resetStatements(database);
+    },
+    async tellStatements(jobs) {
+      if (!options.statements) return;
+      process.stderr.write(`per job:\n${await listStatements(database, jobs)}\n`);
+    },
+    databaseCpuMs: () => cpuMsOf(postgres.pid),
     async close() {
       await server.stop();
       await database.close();

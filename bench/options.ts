@@ -8,9 +8,11 @@ export interface BenchOptions {
   readonly finished: number;
   /** A folder for CPU profiles of the server; null: none. */
   readonly profile: string | null;
+  /** Tells which statements the server ran. */
+  readonly statements: boolean;
 }
 
-/** Reads `--agents N --jobs N --installs N --finished N --profile FOLDER`, and the names of measurements. */
+/** Reads `--agents N --jobs N --installs N --finished N --profile FOLDER --statements`, and the names of measurements. */
 export function readOptions(args: readonly string[]): { names: string[]; options: BenchOptions } {
   const { values, positionals } = parseArgs({
     args: [...args],
@@ -21,6 +23,7 @@ export function readOptions(args: readonly string[]): { names: string[]; options
       installs: { type: "string", default: "10000" },
       finished: { type: "string", default: "1000000" },
       profile: { type: "string" },
+      statements: { type: "boolean", default: false },
     },
   });
   return {
@@ -31,6 +34,7 @@ export function readOptions(args: readonly string[]): { names: string[]; options
       installs: toCount("installs", values.installs),
       finished: toCount("finished", values.finished),
       profile: values.profile ?? null,
+      statements: values.statements,
     },
   };
 }

@@ -4,6 +4,7 @@
  */
 import { benchAgents } from "./agents.ts";
 import { benchDispatch } from "./dispatch.ts";
+import { benchGrowth } from "./growth.ts";
 import { readOptions } from "./options.ts";
 import { type Bench, formatReport } from "./report.ts";
 import { benchStart } from "./start.ts";
@@ -14,6 +15,7 @@ const benches: Readonly<Record<string, Bench>> = {
   start: benchStart,
   dispatch: benchDispatch,
   throughput: benchThroughput,
+  growth: benchGrowth,
 };
 
 const { names, options } = readOptions(process.argv.slice(2));

@@ -9,8 +9,8 @@ import { pino } from "pino";
 import type { AppId, InstallId } from "../src/model/ids.ts";
 import type { Operation } from "../src/model/job.ts";
 import type { ServerContext } from "../src/server/context.ts";
-import type { NewJob } from "../src/server/job-machine.ts";
-import { queueJobs } from "../src/server/job-machine.ts";
+import { deployInstall } from "../src/server/installs.ts";
+import { type NewJob, queueJobs } from "../src/server/job-machine.ts";
 import { createJob } from "../src/server/manifest.ts";
 import { ServerConfig, startServer } from "../src/server/start.ts";
 import { migrationsDirectory } from "../test/database.ts";
@@ -131,7 +131,19 @@ async function usage(collect: boolean): Promise<Usage> {
   return { atMs: clockMs(), rssBytes: rss, heapBytes, cpuMs, loopMaxMs, loopP50Ms };
 }
 
-const table = { start, queue, queueSteadily, usage };
+/** A person deploys these installs, one after the other. */
+async function deploy(installs: readonly string[]): Promise<void> {
+  for (const name of installs) await deployInstall(context(), "server", name, null);
+}
+
+/** Every connection to the database tells what it has touched: it does so at a statement's end. */
+async function flushStatistics(): Promise<void> {
+  await sleep(1100);
+  const one = () => context().database.query("select pg_sleep(0.05)");
+  await Promise.all(Array.from({ length: 64 }, one));
+}
+
+const table = { start, queue, queueSteadily, deploy, usage, flushStatistics };
 export type ServerUnderTest = typeof table;
 
 if (process.send) {

@@ -6,13 +6,14 @@
  */
 import { randomBytes } from "node:crypto";
 import { WebSocket } from "ws";
+import type { z } from "zod";
 import { fullJitterMs } from "../src/agent/backoff.ts";
 import type { Identity } from "../src/agent/identity.ts";
 import { decideOffer, type VerifiedOffer, verifyOffer } from "../src/agent/offer.ts";
 import { answerChallenge, openFrame, type Session } from "../src/agent/session.ts";
-import type { Epoch } from "../src/model/job.ts";
+import type { Epoch, Operation } from "../src/model/job.ts";
 import { gatewayPath } from "../src/protocol/enrolment.ts";
-import type { JobEvent } from "../src/protocol/events.ts";
+import type { JobEvent, OutcomeSchema } from "../src/protocol/events.ts";
 import {
   type AgentFrame,
   type EffectFrame,
@@ -25,6 +26,9 @@ import { clockMs } from "./exchange.ts";
 /** As in `src/agent/agent.ts`. */
 const retryCapMs = 15_000;
 const handshakeMs = 10_000;
+const eventsPerJob = 3;
+
+type Outcome = z.output<typeof OutcomeSchema>;
 
 /** What all agents of a process report to. */
 export interface Observer {
@@ -34,6 +38,7 @@ export interface Observer {
   ended(jobId: string): void;
   refused(reason: string): void;
   readonly holdsJobs: () => boolean;
+  readonly outcomeOf: (operation: Operation) => Outcome;
 }
 
 export interface SimulatedAgent {
@@ -179,18 +184,30 @@ export function createSimulatedAgent(
     const job = held.get(key.jobId);
     if (!job) return;
     job.finished = true;
-    send({ type: "events", ...key, events: [...eventsOfJob()] });
+    send({ type: "events", ...key, events: eventsOf(job) });
   }
 
   /** The server knows the job: it gets what it has not stored yet. */
   function resume(key: JobKey, acknowledged: number): void {
-    if (!held.get(key.jobId)?.finished) return;
-    const events = eventsOfJob().filter(({ seq }) => seq > acknowledged);
+    const job = held.get(key.jobId);
+    if (!job?.finished) return;
+    const events = eventsOf(job).filter(({ seq }) => seq > acknowledged);
     if (events.length > 0) send({ type: "events", ...key, events });
   }
 
   function acknowledge(key: JobKey, acknowledged: number): void {
-    if (acknowledged >= eventsOfJob().length && held.get(key.jobId)?.finished) forget(key);
+    if (acknowledged >= eventsPerJob && held.get(key.jobId)?.finished) forget(key);
+  }
+
+  /** Two lines and an outcome. */
+  function eventsOf({ verified }: Held): JobEvent[] {
+    const at = new Date().toISOString();
+    const outcome = observer.outcomeOf(verified.manifest.operation);
+    return [
+      { seq: 1, at, type: "log", stream: "stdout", line: "nothing to do" },
+      { seq: 2, at, type: "log", stream: "stdout", line: "done" },
+      { seq: eventsPerJob, at, type: "outcome", outcome },
+    ];
   }
 
   function forget(key: JobKey): void {
@@ -212,14 +229,4 @@ export function createSimulatedAgent(
       socket?.terminate();
     },
   };
-}
-
-/** Two lines and an outcome. */
-function eventsOfJob(): JobEvent[] {
-  const at = new Date().toISOString();
-  return [
-    { seq: 1, at, type: "log", stream: "stdout", line: "nothing to do" },
-    { seq: 2, at, type: "log", stream: "stdout", line: "done" },
-    { seq: 3, at, type: "outcome", outcome: { status: "succeeded" } },
-  ];
 }

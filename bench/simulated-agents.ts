@@ -6,6 +6,7 @@ import { generateKeyPairSync, randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Identity } from "../src/agent/identity.ts";
 import { createId } from "../src/model/ids.ts";
+import { digestOf } from "../src/model/json.ts";
 import { encodePrivateKey, encodePublicKey } from "../src/protocol/signed-document.ts";
 import { type BareClient, createBareClient } from "./bare-client.ts";
 import { answer, clockMs } from "./exchange.ts";
@@ -24,6 +25,20 @@ let endedCount = 0;
 let welcomes = 0;
 let lastWelcomeAtMs = 0;
 let holds = false;
+let givesPlans = false;
+const succeeded = { status: "succeeded" as const };
+const digest = digestOf("a plan");
+const planned = {
+  ...succeeded,
+  plan: {
+    planDigest: digest,
+    diffDigest: digest,
+    baseDigest: digest,
+    approvalDigest: digest,
+    changes: true,
+    diff: "nothing",
+  },
+};
 
 const observer: Observer = {
   welcomed() {
@@ -43,6 +58,7 @@ const observer: Observer = {
     if (refusals.length < refusalsKept) refusals.push(reason);
   },
   holdsJobs: () => holds,
+  outcomeOf: (operation) => (givesPlans && operation === "plan" ? planned : succeeded),
 };
 
 /** New identities; gives what the server must know of them. */
@@ -55,17 +71,36 @@ function create(count: number): { agentId: string; publicKey: string }[] {
   });
 }
 
-/** Connects all that were created, a few hundred at a time, and waits for their welcome. */
-async function connect(options: {
-  serverUrl: string;
-  rootPublicKey: string;
-  keysetNumber: number;
-  slots: number;
-  timeoutMs: number;
-}): Promise<{ welcomed: number }> {
-  const { serverUrl, rootPublicKey, keysetNumber, slots } = options;
-  const deadline = clockMs() + options.timeoutMs;
-  for (const identity of identities.slice(agents.length)) {
+interface ConnectOptions {
+  readonly serverUrl: string;
+  readonly rootPublicKey: string;
+  readonly keysetNumber: number;
+  readonly slots: number;
+  readonly timeoutMs: number;
+}
+
+/** Connects all that were created since, a few hundred at a time, and waits for their welcome. */
+function connect(options: ConnectOptions): Promise<{ welcomed: number }> {
+  return connectThese(identities.slice(agents.length), options);
+}
+
+/** Connects some of those that were created, by their numbers. */
+function connectChosen(
+  options: ConnectOptions & { chosen: readonly number[] },
+): Promise<{ welcomed: number }> {
+  const { chosen } = options;
+  return connectThese(
+    identities.filter((_, index) => chosen.includes(index)),
+    options,
+  );
+}
+
+async function connectThese(
+  those: typeof identities,
+  { serverUrl, rootPublicKey, keysetNumber, slots, timeoutMs }: ConnectOptions,
+): Promise<{ welcomed: number }> {
+  const deadline = clockMs() + timeoutMs;
+  for (const identity of those) {
     const whole = { ...identity, rootPublicKey, keysetNumber };
     const agent = createSimulatedAgent(serverUrl, whole, slots, observer);
     agents.push(agent);
@@ -97,6 +132,11 @@ async function storm(timeoutMs: number): Promise<{ ms: number; welcomed: number 
 function hold(value: boolean): void {
   holds = value;
   if (!value) for (const agent of agents) agent.finishAll();
+}
+
+/** While true, a plan is one that can be approved; otherwise it is a job without effect. */
+function givePlans(value: boolean): void {
+  givesPlans = value;
 }
 
 function report() {
@@ -156,8 +196,10 @@ function closeAll(): void {
 const table = {
   create,
   connect,
+  connectChosen,
   storm,
   hold,
+  givePlans,
   report,
   forgetReport,
   progress,

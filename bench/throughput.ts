@@ -15,7 +15,7 @@ import { encodePrivateKey, encodePublicKey } from "../src/protocol/signed-docume
 import { until } from "../test/system.ts";
 import { clockMs, startProgram } from "./exchange.ts";
 import { type ExecutorPlace, makeFolder, prepareExecutors, spawnBare } from "./executors.ts";
-import { round } from "./figures.ts";
+import { formatMs, round } from "./figures.ts";
 import { type Graphile, graphileSettings } from "./graphile.ts";
 import { connectAgents, createGround, type Ground, insertAgents, untilFinished } from "./ground.ts";
 import type { BenchOptions } from "./options.ts";
@@ -33,7 +33,8 @@ const [jobsAim, executorsAim] = [0.25, 0.7];
 
 interface Machine {
   readonly perSecond: number;
-  readonly serverCpu: number;
+  readonly serverCpuMs: number;
+  readonly databaseCpuMs: number;
 }
 
 /** Measures (a) and (b), each right beside its baseline. */
@@ -41,7 +42,7 @@ export async function benchThroughput(
   say: (line: string) => void,
   options: BenchOptions,
 ): Promise<Report> {
-  const ground = await createGround({ profile: options.profile });
+  const ground = await createGround(options);
   try {
     say(`baseline: graphile-worker, ${options.jobs} jobs`);
     const graphile = await measureGraphile(ground, options.jobs);
@@ -73,7 +74,9 @@ async function measureMachine(ground: Ground, jobs: number): Promise<Machine> {
     await queueAll(ground, Math.min(jobs, 1000), "warm");
     await untilFinished(ground, Math.min(jobs, 1000), jobsMs);
     await agents.ask("forgetReport");
+    await ground.countStatements();
     const before = await ground.server.ask("usage", true);
+    const databaseBefore = ground.databaseCpuMs();
     const [begin] = await ground.database.query<{ at: Date }>("select clock_timestamp() as at");
     await queueAll(ground, jobs, "c");
     await until(
@@ -82,6 +85,8 @@ async function measureMachine(ground: Ground, jobs: number): Promise<Machine> {
       jobsMs,
     );
     const after = await ground.server.ask("usage", false);
+    const databaseCpuMs = (ground.databaseCpuMs() - databaseBefore) / jobs;
+    await ground.tellStatements(jobs);
     const [end] = await ground.database.query<{ at: Date; count: number }>(
       `select max(finished_at) as at, count(*) as count from jobs
        where component like 'c%' and state = 'succeeded' and n = 1`,
@@ -93,8 +98,8 @@ async function measureMachine(ground: Ground, jobs: number): Promise<Machine> {
       );
     }
     const seconds = (end.at.getTime() - begin.at.getTime()) / 1000;
-    const serverCpu = (after.cpuMs - before.cpuMs) / (after.atMs - before.atMs);
-    return { perSecond: jobs / seconds, serverCpu };
+    const serverCpuMs = (after.cpuMs - before.cpuMs) / jobs;
+    return { perSecond: jobs / seconds, serverCpuMs, databaseCpuMs };
   } finally {
     await agents.kill();
   }
@@ -197,7 +202,10 @@ function report(
         `no-op jobs, ${agentsMax} agents × ${slots} slots, queued ${queueBatch} at once`,
         perSecond(found.machine.perSecond),
       ],
-      ["  server's CPU meanwhile", `${(found.machine.serverCpu * 100).toFixed(0)} % of one core`],
+      [
+        "  CPU per job",
+        `server ${formatMs(found.machine.serverCpuMs)}, PostgreSQL ${formatMs(found.machine.databaseCpuMs)}`,
+      ],
       ["  / baseline", `${ratio.toFixed(3)} (aim: at least ${jobsAim})`],
       [`baseline: bare spawns, ${executorsAtOnce} at once`, perSecond(found.bare)],
       ["real executors through server and agent", perSecond(found.real)],
