@@ -1,7 +1,8 @@
 /** Signatures: what is changed, of another kind, or by another key is refused. */
 import assert from "node:assert/strict";
-import { generateKeyPairSync } from "node:crypto";
+import { generateKeyPairSync, sign } from "node:crypto";
 import { test } from "node:test";
+import { CompactSign, compactVerify } from "jose";
 import { z } from "zod";
 import { digestOfJson } from "../model/json.ts";
 import { signJobToken, verifyJobToken } from "./job-token.ts";
@@ -56,6 +57,52 @@ test("a changed payload, a changed signature and an unknown key do not pass", as
 
   for (const forgery of forgeries) {
     await assert.rejects(verifyDocument("landfall-manifest", Payload, forgery, findKey), {
+      code: "forbidden",
+    });
+  }
+});
+
+test("a signed document is a JWS like any other: jose makes the same bytes, and takes ours", async () => {
+  const document = await signDocument(
+    "landfall-grant",
+    { b: [1, { d: "ü", c: null }], a: "x" },
+    key,
+  );
+  const header = { alg: "EdDSA", typ: "landfall-grant", kid: key.keyId };
+  const content = new TextEncoder().encode('{"a":"x","b":[1,{"c":null,"d":"ü"}]}');
+
+  const theirs = await new CompactSign(content).setProtectedHeader(header).sign(privateKey);
+  const verified = await compactVerify(document, publicKey, { algorithms: ["EdDSA"] });
+
+  assert.equal(document, theirs);
+  assert.deepEqual(verified.protectedHeader, header);
+  assert.deepEqual(new Uint8Array(verified.payload), content);
+});
+
+test("a header with another algorithm, a demand or a gap does not pass, however well it is signed", async () => {
+  const content = Buffer.from('{"a":1}').toString("base64url");
+  const ours = { alg: "EdDSA", typ: "landfall-manifest", kid: key.keyId };
+  const headers = [
+    { ...ours, alg: "none" },
+    { ...ours, alg: "HS256" },
+    { ...ours, b64: false, crit: ["b64"] },
+    { alg: ours.alg, kid: ours.kid },
+    { alg: ours.alg, typ: ours.typ },
+  ];
+  const documents = headers.map((header) => {
+    const signed = `${Buffer.from(JSON.stringify(header)).toString("base64url")}.${content}`;
+    return `${signed}.${sign(null, Buffer.from(signed), privateKey).toString("base64url")}`;
+  });
+  const genuine = await signDocument("landfall-manifest", { a: 1 }, key);
+
+  for (const document of [
+    ...documents,
+    `${genuine}=`,
+    `${genuine}A`,
+    `${genuine}\n`,
+    ` ${genuine}`,
+  ]) {
+    await assert.rejects(verifyDocument("landfall-manifest", Payload, document, findKey), {
       code: "forbidden",
     });
   }

@@ -2,9 +2,8 @@
  * Signed documents: a JWS in compact form (EdDSA over Ed25519) whose `typ` says what it is, so that a
  * grant can never pass for a manifest. The digest of a document is the digest of its payload's bytes.
  */
-import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
-import { CompactSign, compactVerify, decodeProtectedHeader } from "jose";
-import type { z } from "zod";
+import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
+import { z } from "zod";
 import { describeError, Fault } from "../model/fault.ts";
 import { canonicalJson, type Digest, digestOf } from "../model/json.ts";
 
@@ -22,15 +21,29 @@ export interface SigningKey {
 /** Finds a public key by its id; null when it is not (or no longer) trusted. */
 export type FindKey = (keyId: string) => KeyObject | null;
 
-/** Signs the canonical JSON of a payload. */
-export function signDocument(
+/** Three parts in base64url; the last is the 64 bytes of an Ed25519 signature. */
+const documentForm = /^([\w-]+)\.([\w-]+)\.([\w-]{86})$/;
+
+/** What is not known is passed over, as the standard has it, unless it says that it must not be. */
+const Header = z.object({
+  alg: z.literal("EdDSA"),
+  typ: z.string(),
+  kid: z.string(),
+  crit: z.never().optional(),
+});
+
+/**
+ * Signs the canonical JSON of a payload. With `node:crypto` rather than WebCrypto: a fifth of the time,
+ * and a server signs three times for every job.
+ */
+export async function signDocument(
   kind: DocumentKind,
   payload: object,
   key: SigningKey,
 ): Promise<string> {
-  return new CompactSign(new TextEncoder().encode(canonicalJson(payload)))
-    .setProtectedHeader({ alg: "EdDSA", typ: kind, kid: key.keyId })
-    .sign(key.privateKey);
+  const header = JSON.stringify({ alg: "EdDSA", typ: kind, kid: key.keyId });
+  const signed = `${encode(header)}.${encode(canonicalJson(payload))}`;
+  return `${signed}.${sign(null, Buffer.from(signed), key.privateKey).toString("base64url")}`;
 }
 
 /** Verifies signature, kind and shape; throws a `Fault` that says which of them is wrong. */
@@ -40,8 +53,8 @@ export async function verifyDocument<Schema extends z.ZodType>(
   document: string,
   findKey: FindKey,
 ): Promise<{ payload: z.output<Schema>; digest: Digest }> {
-  const bytes = await verifySignature(kind, document, findKey);
-  const parsed = schema.safeParse(JSON.parse(new TextDecoder().decode(bytes)));
+  const bytes = verifySignature(kind, document, findKey);
+  const parsed = schema.safeParse(JSON.parse(bytes.toString()));
   if (!parsed.success) {
     throw new Fault(
       "invalid",
@@ -51,17 +64,20 @@ export async function verifyDocument<Schema extends z.ZodType>(
   return { payload: parsed.data, digest: digestOf(bytes) };
 }
 
-async function verifySignature(
-  kind: DocumentKind,
-  document: string,
-  findKey: FindKey,
-): Promise<Uint8Array> {
+function verifySignature(kind: DocumentKind, document: string, findKey: FindKey): Buffer {
   try {
-    const header = decodeProtectedHeader(document);
-    if (header.typ !== kind) throw new Error(`it is a ${header.typ ?? "document without a type"}`);
-    const key = findKey(header.kid ?? "");
-    if (!key) throw new Error(`its key ${header.kid ?? "(none)"} is not one of the server's`);
-    return (await compactVerify(document, key, { algorithms: ["EdDSA"] })).payload;
+    const [, header, payload, signature] = documentForm.exec(document) ?? [];
+    if (!header || !payload || !signature) throw new Error("it is not a signed document");
+    const { typ, kid } = Header.parse(JSON.parse(decode(header).toString()));
+    if (typ !== kind) throw new Error(`it is a ${typ}`);
+    const key = findKey(kid);
+    if (!key) throw new Error(`its key ${kid} is not one of the server's`);
+    const signed = Buffer.from(`${header}.${payload}`);
+    // Only Ed25519: with another kind of key the same call would mean another algorithm.
+    const isGenuine =
+      key.asymmetricKeyType === "ed25519" && verify(null, signed, key, decode(signature));
+    if (!isGenuine) throw new Error("signature verification failed");
+    return decode(payload);
   } catch (error) {
     throw new Fault(
       "forbidden",
@@ -69,6 +85,14 @@ async function verifySignature(
       { cause: error },
     );
   }
+}
+
+function encode(text: string): string {
+  return Buffer.from(text).toString("base64url");
+}
+
+function decode(text: string): Buffer {
+  return Buffer.from(text, "base64url");
 }
 
 /** A key's id: the digest of its raw public bytes, shortened. */
