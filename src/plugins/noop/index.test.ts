@@ -44,20 +44,49 @@ test("noop: prints as many lines as it is told to", async () => {
   assert.deepEqual(lines, ["line 1", "line 2", "line 3"]);
 });
 
-test("noop: writes start and end to its ledger", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "landfall-noop-"));
-  try {
-    await apply({ ledger: join(folder, "ledger") });
+test("noop: writes start and end to its ledger, with job and epoch", async (t) => {
+  const ledger = await ledgerOf(t);
 
-    const lines = (await readFile(join(folder, "ledger"), "utf8")).trim().split("\n");
-    assert.deepEqual(
-      lines.map((line) => JSON.parse(line).phase),
-      ["start", "end"],
-    );
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
+  await apply({ ledger });
+
+  const { pid, monotonicMs, ...rest } = (await entriesOf(ledger))[0] ?? {};
+  assert(Number(pid) > 0 && Number(monotonicMs) > 0);
+  assert.deepEqual(rest, {
+    phase: "start",
+    operation: "apply",
+    component: "c",
+    install: null,
+    job: `job_${"0".repeat(24)}`,
+    epoch: "1.1",
+  });
+  assert.deepEqual(await phasesOf(ledger), ["start", "end"]);
 });
+
+test("noop: its ledger tells of two that are alive at once, and of none that follow each other", async (t) => {
+  const [both, oneByOne] = [await ledgerOf(t), await ledgerOf(t)];
+
+  await Promise.all([1, 2].map(() => apply({ ledger: both, sleep_ms: 1000 })));
+  await apply({ ledger: oneByOne });
+  await apply({ ledger: oneByOne });
+
+  assert.deepEqual((await phasesOf(both)).slice(0, 3), ["start", "overlap", "start"]);
+  assert.deepEqual(await phasesOf(oneByOne), ["start", "end", "start", "end"]);
+});
+
+async function ledgerOf(t: { after(fn: () => Promise<unknown>): void }): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "landfall-noop-"));
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  return join(folder, "ledger");
+}
+
+async function entriesOf(ledger: string): Promise<Record<string, unknown>[]> {
+  const lines = (await readFile(ledger, "utf8")).trim().split("\n");
+  return lines.map((line) => JSON.parse(line));
+}
+
+async function phasesOf(ledger: string): Promise<unknown[]> {
+  return (await entriesOf(ledger)).map(({ phase }) => phase);
+}
 
 function apply(config: JsonObject) {
   return askPlugin(command, {

@@ -4,8 +4,10 @@
  */
 import { appendFile, mkdir, writeFile } from "node:fs/promises";
 import { dirname, join, normalize } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { setTimeout as delay } from "node:timers/promises";
 import { z } from "zod";
+import { formatEpoch } from "../../model/job.ts";
 import { digestOfJson } from "../../model/json.ts";
 import {
   OperationFailure,
@@ -14,6 +16,7 @@ import {
   PluginCrash,
 } from "../../plugin/plugin.ts";
 import { parseConfig, requireGiven } from "../../plugin/serve.ts";
+import type { PluginRequest } from "../../protocol/plugin-request.ts";
 
 const sleepMsMax = 3_600_000;
 const logLinesMax = 1_000_000;
@@ -50,10 +53,23 @@ async function steered(
 ): Promise<void> {
   const config = parseConfig(Config, context.request);
   const { operation } = context.request;
-  await record(context, config, "start");
-  if (config.on.some((name) => name === operation)) await steer(context, config);
+  // A plan has no side effects, unless it is told to have them.
+  const isSilent = operation === "plan" && !config.on.includes("plan");
+  const ledger = isSilent ? undefined : config.ledger;
+  if (ledger === undefined) return act(context, config, work);
+  const lock = await begin(context.request, ledger);
+  await act(context, config, work);
+  await record(context.request, ledger, "end");
+  lock?.close();
+}
+
+async function act(
+  context: PluginContext,
+  config: Config,
+  work: (context: PluginContext, config: Config) => Promise<void>,
+): Promise<void> {
+  if (config.on.some((name) => name === context.request.operation)) await steer(context, config);
   await work(context, config);
-  await record(context, config, "end");
 }
 
 async function steer(context: PluginContext, config: Config): Promise<void> {
@@ -101,15 +117,45 @@ async function giveOutputs(context: PluginContext, config: Config): Promise<void
   context.saveState(digestOfJson({ config, artifact: context.request.artifactDigest }));
 }
 
+type Phase = "start" | "end" | "overlap";
+
+/**
+ * Takes the component's lock, which dies with its holder, and writes `start`; where another process
+ * that is alive now has the lock, `overlap` comes first: no two of them may ever be alive at once.
+ */
+async function begin(request: PluginRequest, ledger: string): Promise<DatabaseSync | null> {
+  const place = request.install?.id ?? "vendor";
+  const lock = new DatabaseSync(`${ledger}.${place}.${request.component.name}.lock`);
+  const isTaken = takeLock(lock);
+  if (!isTaken) await record(request, ledger, "overlap");
+  await record(request, ledger, "start");
+  if (isTaken) return lock;
+  lock.close();
+  return null;
+}
+
+function takeLock(lock: DatabaseSync): boolean {
+  try {
+    lock.exec("pragma busy_timeout = 0; begin exclusive");
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** The ledger tells, in one file for all components, what ran when: order and overlap can be read from it. */
-async function record(
-  { request }: PluginContext,
-  config: Config,
-  phase: "start" | "end",
-): Promise<void> {
-  // A plan has no side effects, unless it is told to have them.
-  const isSilent = request.operation === "plan" && !config.on.includes("plan");
-  if (config.ledger === undefined || isSilent) return;
-  const entry = { phase, operation: request.operation, component: request.component.name };
-  await appendFile(config.ledger, `${JSON.stringify(entry)}\n`);
+async function record(request: PluginRequest, ledger: string, phase: Phase): Promise<void> {
+  const { operation, component, install, job } = request;
+  const entry = {
+    phase,
+    operation,
+    component: component.name,
+    install: install?.name ?? null,
+    job: job.id,
+    epoch: formatEpoch(job.epoch),
+    pid: process.pid,
+    // The machine's own clock, the same for every process on it.
+    monotonicMs: Number(process.hrtime.bigint() / 1000n) / 1000,
+  };
+  await appendFile(ledger, `${JSON.stringify(entry)}\n`);
 }
