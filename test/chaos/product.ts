@@ -3,8 +3,9 @@
  * with supervisor, registry and agent each; every agent behind a fault proxy of its own. What dies is
  * started again by what starts it in `landfall dev`: nothing here helps a job along.
  */
+import { randomUUID } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
-import { mkdir, readFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { bundlePrograms } from "../../bin/bundle.ts";
 import type { Programs } from "../../src/cli/context.ts";
@@ -29,10 +30,13 @@ import { liveProcesses, signal } from "./processes.ts";
 export interface ProductOptions {
   readonly data: string;
   readonly installs: readonly string[];
-  /** Keys of the server's configuration that are not the usual ones. */
-  readonly server?: object;
-  /** Variables for one program: `server` or `agent` (of the installs). */
-  readonly environment?: { readonly server?: Record<string, string> };
+  /** A lease of another length than the product's own: it is a constant, changed in a copy of the bundle. */
+  readonly leaseSeconds?: number;
+  /** Variables for programs: the vendor's (server and registry), and the agents of the installs. */
+  readonly environment?: {
+    readonly vendor?: Readonly<Record<string, string>>;
+    readonly agents?: Readonly<Record<string, string>>;
+  };
   readonly tell: (text: string) => void;
 }
 
@@ -54,6 +58,8 @@ export interface Product {
   readonly installs: Install[];
   /** Makes the installs and puts a proxy before the agent of each. */
   addInstalls(app: string): Promise<void>;
+  /** Kills the server and keeps it away until the function that it gives is called. */
+  takeServerAway(): Promise<() => Promise<void>>;
   /** The postmaster that runs now. */
   postgresPid(): number | null;
   /** Ctrl-C: everything ends in order. */
@@ -72,26 +78,28 @@ export async function startProduct(options: ProductOptions): Promise<Product> {
   for (const folder of [...folders, layout.installs, layout.logs, ledgerFolder]) {
     await mkdir(folder, { recursive: true, mode: 0o700 });
   }
-  const programs = await preparePrograms();
+  const programs = await preparePrograms(options);
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const parts = createParts(options, layout, programs);
   const registryPort = await freePort();
   await replaceFile(layout.registry.config, JSON.stringify(registryConfig(layout, registryPort)));
   await replaceFile(layout.server.registryKeys, "{}");
-  await parts.keep("registry", programs.registry, layout.registry.config);
+  const vendor = { ...options.environment?.vendor };
+  await parts.keep("registry", programs.registry, layout.registry.config, vendor);
 
   const registryUrl = `http://127.0.0.1:${registryPort}`;
   const configureServer = async (databaseUrl: string) => {
     const config = serverConfig(layout, { databaseUrl, port, url, registryUrl });
-    await replaceFile(layout.server.config, JSON.stringify({ ...config, ...options.server }));
+    await replaceFile(layout.server.config, JSON.stringify(config));
   };
   parts.postgres = await keepPostgres(layout.postgres, options.tell, async (moved) => {
     await configureServer(moved);
     parts.programs.get("server")?.restart();
   });
   await configureServer(parts.postgres.url);
-  await parts.keep("server", programs.server, layout.server.config, options.environment?.server);
+  const startServer = () => parts.keep("server", programs.server, layout.server.config, vendor);
+  await startServer();
   const api = createApi(url, layout.server.adminToken);
   await until(() => api.isReady(), "the server answers", startMs);
 
@@ -122,10 +130,18 @@ export async function startProduct(options: ProductOptions): Promise<Product> {
         const proxy = await startFaultProxy(port);
         await until(() => isProvisioned(directory), `the sandbox of ${name}`, startMs);
         await pointAgentAt(directory, proxy.url, ledgerFolder);
+        await addVariables(directory, options.environment?.agents);
         installs.push({ name, id, directory, proxy });
         await restartAgent(options.data, id);
         await until(() => proxy.count() > 0, `${name} comes through its proxy`, startMs);
       }
+    },
+    async takeServerAway() {
+      await parts.programs.get("server")?.stop(0);
+      return async () => {
+        await startServer();
+        await until(() => api.isReady(), "the server answers again", startMs);
+      };
     },
     postgresPid: () => readPostmasterPid(layout),
     async stop() {
@@ -174,8 +190,15 @@ function createParts({ tell }: ProductOptions, layout: Layout, programs: Program
   return parts;
 }
 
-async function preparePrograms(): Promise<Programs> {
+async function preparePrograms({ data, leaseSeconds }: ProductOptions): Promise<Programs> {
   const files = await bundlePrograms(projectRoot, join(projectRoot, "dist"));
+  if (leaseSeconds !== undefined) {
+    const text = await readFile(files.server, "utf8");
+    const changed = text.replace(/\bleaseSeconds = 30;/, `leaseSeconds = ${leaseSeconds};`);
+    if (changed === text) throw new Error("Expected the lease's length in the server's bundle.");
+    files.server = join(data, "server.mjs");
+    await writeFile(files.server, changed);
+  }
   const command = (file: string) => [
     process.execPath,
     "--disable-warning=ExperimentalWarning",
@@ -213,6 +236,19 @@ async function pointAgentAt(directory: string, serverUrl: string, ledger: string
   const file = join(directory, "agent", "config.json");
   const config: object = JSON.parse(await readFile(file, "utf8"));
   await replaceFile(file, JSON.stringify({ ...config, serverUrl, writablePaths: [ledger] }));
+}
+
+/** As an operator would: in what the supervisor is asked to run, under a new revision. */
+async function addVariables(
+  directory: string,
+  variables: Readonly<Record<string, string>> | undefined,
+): Promise<void> {
+  if (!variables) return;
+  const file = join(directory, "supervisor", "desired", "@agent.json");
+  const desired: { environment: object } = JSON.parse(await readFile(file, "utf8"));
+  const environment = { ...desired.environment, ...variables };
+  const revision = randomUUID();
+  await replaceFile(file, JSON.stringify({ ...desired, environment, revision }));
 }
 
 async function restartAgent(data: string, id: string): Promise<void> {

@@ -117,7 +117,7 @@ async function strikeAtPoints(
 }
 
 /** The release of the configuration, once everything is built. */
-async function awaitRelease(product: Product, answer: SyncAnswer): Promise<number> {
+export async function awaitRelease(product: Product, answer: SyncAnswer): Promise<number> {
   if (answer.releaseNumber !== null) return answer.releaseNumber;
   const deadline = performance.now() + settleMs;
   for (;;) {

@@ -1,0 +1,96 @@
+/** Clocks that jump, and a server that is away for long: no job is lost, none is done again. */
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { assertOnce } from "./chaos/assert-once.ts";
+import { openScene, type Part, type Scene } from "./chaos/scene.ts";
+import { until } from "./system.ts";
+
+const hourMs = 3_600_000;
+const quietStory = ["queued", "offered", "running", "succeeded"];
+
+test("clock jumps of hours at the server or at the agent: no lease lapses, no token is refused, each apply is done once", async (t) => {
+  const clocks = await mkdtemp(join(tmpdir(), "lf-clocks-"));
+  t.after(() => rm(clocks, { recursive: true, force: true }));
+  const shifted = (name: string) => ({
+    NODE_OPTIONS: `--import=${pathToFileURL(join(import.meta.dirname, "chaos/clock-shift.mjs"))}`,
+    LANDFALL_CLOCK_FILE: join(clocks, name),
+  });
+  const environment = { vendor: shifted("vendor"), agents: shifted("agents") };
+  const scene = await openScene(t, { environment });
+  const jumps = [
+    ["vendor", 5],
+    ["vendor", -7],
+    ["agents", 5],
+    ["agents", -7],
+  ] as const;
+
+  for (const [turn, [side, hours]] of jumps.entries()) {
+    await scene.deploy(partsOf(turn));
+    await scene.applying(`long_${turn}`);
+    await writeFile(join(clocks, side), String(hours * hourMs));
+    await scene.settled();
+
+    assert.deepEqual(await assertOnce(scene, `long_${turn}`), quietStory, `${side} ${hours} h`);
+    assert.deepEqual(await assertOnce(scene, "after"), quietStory, `${side} ${hours} h`);
+  }
+  assert.deepEqual(await scene.remains(), []);
+});
+
+test("the database's clock jumps by hours in the middle of an apply: its lease lapses for a moment, and it goes on in the same epoch", async (t) => {
+  const scene = await openScene(t);
+  await scene.deploy([{ name: "long", config: { sleep_ms: 6000 } }]);
+  await scene.applying("long");
+
+  await jumpDatabaseClock(scene, "5 hours");
+  await scene.settled();
+
+  await assertOnce(scene, "long");
+  assert.deepEqual(await scene.remains(), []);
+});
+
+test("a server that is away for the whole of a long job: the job ends without it, and its outcome arrives when it is back", async (t) => {
+  const scene = await openScene(t);
+  await scene.deploy([
+    { name: "long", config: { sleep_ms: 4000, log_lines: 100 } },
+    { name: "after", dependencies: ["long"], config: {} },
+  ]);
+  await scene.applying("long");
+
+  const bringBack = await scene.product.takeServerAway();
+  const hasEnded = async () => (await scene.applies("long")).some(({ endMs }) => endMs !== null);
+  await until(hasEnded, "the job has ended while the server is away");
+  await bringBack();
+  await scene.settled();
+
+  await assertOnce(scene, "long");
+  await assertOnce(scene, "after");
+  assert.deepEqual(await scene.remains(), []);
+});
+
+/** A long component of this turn alone, and one that follows it with a new artifact each turn. */
+function partsOf(turn: number): Part[] {
+  const long = `long_${turn}`;
+  return [
+    { name: long, config: { sleep_ms: 1500, log_lines: 20 } },
+    {
+      name: "after",
+      dependencies: [long],
+      config: { files: { turn: String(turn) }, outputs: { turn: String(turn) } },
+    },
+  ];
+}
+
+/** What is stored of the future lies so much nearer: as if the machine's clock had jumped ahead. */
+async function jumpDatabaseClock({ product }: Scene, by: string): Promise<void> {
+  await product.database.query(
+    `update jobs set lease_expires_at = lease_expires_at - $1::interval,
+       not_before = not_before - $1::interval, start_by = start_by - $1::interval
+     where outcome is null`,
+    [by],
+  );
+  await product.database.query("update agents set seen_at = seen_at - $1::interval", [by]);
+}
