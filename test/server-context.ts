@@ -22,7 +22,7 @@ export async function createServerContext(): Promise<TestServer> {
   const publicUrl = "http://127.0.0.1:1";
   const context: ServerContext = {
     database: test.database,
-    blobs: createFolderBlobStore(join(directory, "blobs")),
+    blobs: createFolderBlobStore(join(directory, "blobs"), "test"),
     keys: await openKeys(test.database, join(directory, "keys.json"), publicUrl),
     wake: createWake(),
     log: pino({ level: "silent" }),

@@ -1,9 +1,11 @@
 /**
  * Blobs of the server: uploaded sources and log chunks. Written once, whole or not at all; a folder
  * here, a bucket in production.
+ *
+ * Invariant: what a server was writing when it was killed is gone when it starts again.
  */
 import { createHash, randomUUID } from "node:crypto";
-import { createReadStream } from "node:fs";
+import { createReadStream, rmSync } from "node:fs";
 import { mkdir, open, readFile, rename, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { Fault } from "../model/fault.ts";
@@ -24,22 +26,30 @@ export interface BlobStore {
 
 const keyForm = /^[a-z0-9][a-z0-9._-]*(\/[a-z0-9][a-z0-9._-]*)*$/;
 
-/** A folder of blobs: temporary file, flush, rename. */
-export function createFolderBlobStore(directory: string): BlobStore {
+/** No key begins with a dot. */
+const unfinishedFolder = ".unfinished";
+
+/**
+ * A folder of blobs: temporary file, flush, rename. Servers that share it have an `owner` each, and each
+ * sweeps away what it left behind itself.
+ */
+export function createFolderBlobStore(directory: string, owner: string): BlobStore {
+  const unfinished = join(directory, unfinishedFolder, encodeURIComponent(owner));
+  rmSync(unfinished, { recursive: true, force: true });
   const pathOf = (key: string) => {
     if (!keyForm.test(key)) throw new Error(`Not a blob key: ${key}`);
     return join(directory, key);
   };
   return {
     async write(key, content) {
-      await writeWhole(pathOf(key), async function* whole() {
+      await writeWhole(unfinished, pathOf(key), async function* whole() {
         yield content;
       });
     },
     async writeStream(key, content, { digest, sizeBytesMax }) {
       const hash = createHash("sha256");
       let sizeBytes = 0;
-      await writeWhole(pathOf(key), async function* checked() {
+      await writeWhole(unfinished, pathOf(key), async function* checked() {
         for await (const chunk of content) {
           sizeBytes += chunk.byteLength;
           if (sizeBytes > sizeBytesMax) {
@@ -72,9 +82,13 @@ export function createFolderBlobStore(directory: string): BlobStore {
   };
 }
 
-async function writeWhole(path: string, content: () => AsyncIterable<Uint8Array>): Promise<void> {
-  await mkdir(dirname(path), { recursive: true });
-  const temporary = `${path}.${randomUUID()}.tmp`;
+async function writeWhole(
+  unfinished: string,
+  path: string,
+  content: () => AsyncIterable<Uint8Array>,
+): Promise<void> {
+  for (const folder of [unfinished, dirname(path)]) await mkdir(folder, { recursive: true });
+  const temporary = join(unfinished, randomUUID());
   try {
     const file = await open(temporary, "wx", 0o600);
     try {

@@ -76,7 +76,7 @@ export async function startServer(
     const keys = await openKeys(database, join(config.directory, "keys.json"), config.publicUrl);
     const context: ServerContext = {
       database,
-      blobs: createFolderBlobStore(join(config.directory, "blobs")),
+      blobs: createFolderBlobStore(join(config.directory, "blobs"), config.serverId),
       keys,
       wake: createWake(),
       log,
