@@ -2,6 +2,7 @@
  * What can go wrong, each kind one function: it does its harm now, heals it later by itself where it
  * must be healed, and says what it did. No fault helps: what was killed is started again by the product.
  */
+import { appendFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Injection, Injury } from "./injury.ts";
 import { type LiveProcess, liveProcesses, type ProcessKind, signal } from "./processes.ts";
@@ -12,7 +13,7 @@ type Fault = (injury: Injury) => Promise<Injection | null>;
 /** How often one job may lose its executor: its third loss would rightly fail it. */
 const lossesMax = 2;
 
-export const faults = {
+const faults = {
   "kill-server": (injury) => killProgram(injury, "server", null),
   "kill-postgres": killPostgres,
   "kill-agent": (injury) => killProgram(injury, "agent", anyInstall(injury).id),
@@ -29,6 +30,7 @@ export const faults = {
   "stop-server": (injury) => stopProgram(injury, "server", null),
   "stop-agent": (injury) => stopProgram(injury, "agent", anyInstall(injury).id),
   "stop-executor": stopExecutor,
+  cancel: cancelJob,
   cut: async (injury) => {
     const { name, proxy } = anyInstall(injury);
     proxy.cut();
@@ -53,8 +55,24 @@ export const faults = {
   },
 } satisfies Record<string, Fault>;
 
-export type FaultKind = keyof typeof faults;
+/** Breaks the rules themselves, to show that it is seen. */
+const tamper: Fault = async ({ product }) => {
+  const forged = { phase: "overlap", operation: "apply", component: "c00", install: "north" };
+  const [job] = await product.database.query<{ id: string }>(
+    "select id from jobs order by created_at desc limit 1",
+  );
+  await appendFile(product.ledger, `${JSON.stringify({ ...forged, job: job?.id })}\n`);
+  return told("the ledger says that two were alive at once");
+};
+
+export type FaultKind = keyof typeof faults | "tamper";
+/** Those that the product must bear. */
 export const faultKinds = Object.keys(faults) as FaultKind[];
+
+/** Does it. */
+export function strike(kind: FaultKind, injury: Injury): Promise<Injection | null> {
+  return kind === "tamper" ? tamper(injury) : faults[kind](injury);
+}
 
 function told(text: string, jobs: readonly string[] = []): Injection {
   return { text, jobs };
@@ -109,6 +127,20 @@ async function killExecutor(
   for (const { pid } of doomed) signal(pid, "SIGKILL");
   const what = doomed.map(({ kind, pid }) => `${kind} ${pid}`).join(", ");
   return told(`of ${job.jobFolder} killed: ${what}`, [job.jobFolder]);
+}
+
+/** A person changes their mind about a job of an install; the round deploys again later. */
+async function cancelJob({ product, random, cancelled }: Injury): Promise<Injection | null> {
+  const jobs = await product.database.tryQuery<{ id: string; state: string }>(
+    `select id, state from jobs where outcome is null and component is not null and install_id is not null
+     order by id`,
+  );
+  if (!jobs || jobs.length === 0) return null;
+  const job = random.pick(jobs);
+  cancelled(job.id);
+  // Not waited for: the server may be away, and the round goes on.
+  void product.api.post(`/api/jobs/${job.id}/cancel`).catch(() => {});
+  return told(`${job.id} (${job.state}) is to be cancelled`);
 }
 
 function jobFoldersOf(processes: readonly LiveProcess[]): string[] {

@@ -5,7 +5,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { InstallView, SyncAnswer } from "../../src/protocol/api.ts";
 import { appName, describeApp } from "./app.ts";
-import { type FaultKind, faults } from "./faults.ts";
+import { type FaultKind, strike } from "./faults.ts";
 import { createInjury } from "./injury.ts";
 import { checkRound, type RoundFacts } from "./invariants.ts";
 import type { Product } from "./product.ts";
@@ -50,12 +50,12 @@ export async function playRound(product: Product, options: RoundOptions): Promis
   const over = new AbortController();
   const struck: string[] = [];
   const points = chooseFaults(options, random);
-  const strike = async (kind: FaultKind) => {
-    const injection = await faults[kind](record.injury);
+  const hit = async (kind: FaultKind) => {
+    const injection = await strike(kind, record.injury);
     timeline.add(injection ? `FAULT ${kind}: ${injection.text}` : `(no target for ${kind})`);
     if (injection) struck.push(kind);
   };
-  const striking = strikeAtPoints(product, facts.sinceEvent, points, strike, over.signal);
+  const striking = strikeAtPoints(product, facts.sinceEvent, points, hit, over.signal);
   let unsettled: string | null = null;
   try {
     const answer = await product.api.post<SyncAnswer>("/api/apps/sync", { config, sources: {} });
@@ -63,7 +63,7 @@ export async function playRound(product: Product, options: RoundOptions): Promis
     for (const { name } of product.installs) {
       await product.api.post(`/api/installs/${name}/deploy`, { release });
     }
-    unsettled = await settle(product, release, timeline);
+    unsettled = await settle(product, release, timeline, record.cancelled);
   } catch (error) {
     unsettled = error instanceof Error ? (error.stack ?? error.message) : String(error);
   }
@@ -98,7 +98,7 @@ async function strikeAtPoints(
   product: Product,
   sinceEvent: string,
   points: readonly { at: number; kind: FaultKind }[],
-  strike: (kind: FaultKind) => Promise<void>,
+  hit: (kind: FaultKind) => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
   const waiting = [...points];
@@ -110,7 +110,7 @@ async function strikeAtPoints(
     const count = rows?.[0]?.count ?? 0;
     while (waiting[0] && waiting[0].at <= count) {
       const next = waiting.shift();
-      if (next) await strike(next.kind);
+      if (next) await hit(next.kind);
     }
     await delay(lookMs);
   }
@@ -142,6 +142,7 @@ async function settle(
   product: Product,
   release: number,
   timeline: Timeline,
+  cancelled: ReadonlySet<string>,
 ): Promise<string | null> {
   const deadline = performance.now() + settleMs;
   const waiting = new Set(product.installs.map(({ name }) => name));
@@ -151,11 +152,14 @@ async function settle(
       if (view.settled && view.releaseNumber === release) {
         waiting.delete(name);
         timeline.add(`${name} is settled at release ${release}`);
-      } else if (performance.now() > deadline) {
-        return describeUnsettled(view);
-      } else if (view.components.some(({ state }) => state === "failed")) {
-        return describeUnsettled(view);
+        continue;
       }
+      const failed = view.components.filter(({ state }) => state === "failed");
+      const isOurs = failed.every(({ jobId }) => jobId !== null && cancelled.has(jobId));
+      if (!isOurs || performance.now() > deadline) return describeUnsettled(view);
+      if (failed.length === 0) continue;
+      timeline.add(`${name} is deployed again: jobs of it were cancelled`);
+      await product.api.post(`/api/installs/${name}/deploy`, { release });
     }
     if (waiting.size === 0) return null;
     await delay(pollMs);

@@ -5,7 +5,7 @@
  *   --seed S       what is drawn by chance, drawn again (default: the time)
  *   --jobs N       the size of a round: about so many jobs of installs (default 200)
  *   --faults N     at most so many faults a round (default 10)
- *   --only A,B     only these kinds of faults; `none` for none
+ *   --only A,B     only these kinds of faults; `none` for none; `tamper` breaks the rules on purpose
  *   --keep         leave the data folder also when all went well
  *
  * Prints a line a round; where something does not hold, what that is, the seed and the round's timeline.
@@ -37,8 +37,10 @@ console.log(`seed ${values.seed}, ${rounds} rounds of ${components} components, 
 const totals = { jobs: 0, faults: new Map<string, number>(), epochs: 0, played: 0 };
 const product = await openArena(data);
 let failed = false;
+let stopped = false;
+for (const name of ["SIGINT", "SIGTERM"] as const) process.on(name, () => (stopped = true));
 try {
-  for (let round = 1; round <= rounds && !failed; round++) {
+  for (let round = 1; round <= rounds && !failed && !stopped; round++) {
     const options = { seed: values.seed, round, components, kinds };
     const result = await playRound(product, { ...options, faultsMax: Number(values.faults) });
     report(round, result);
@@ -62,8 +64,9 @@ process.exit(failed ? 1 : 0);
 function chooseKinds(only: string | undefined): FaultKind[] {
   if (only === undefined) return faultKinds;
   const wanted = only === "none" ? [] : only.split(",");
-  const unknown = wanted.filter((kind) => !faultKinds.some((known) => known === kind));
-  if (unknown.length === 0) return faultKinds.filter((kind) => wanted.includes(kind));
+  const known: readonly FaultKind[] = [...faultKinds, "tamper"];
+  const unknown = wanted.filter((kind) => !known.some((one) => one === kind));
+  if (unknown.length === 0) return known.filter((kind) => wanted.includes(kind));
   console.error(
     `Expected kinds of faults, got ${unknown.join(", ")}. There are ${faultKinds.join(", ")}.`,
   );

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describeError } from "../../model/fault.ts";
 import { type Postgres, startPostgres } from "../../postgres/postgres.ts";
-import { pauseAfter } from "./kept-program.ts";
+import { countDeaths, pauseAfter } from "./kept-program.ts";
 
 export interface KeptPostgres {
   readonly url: string;
@@ -20,6 +20,7 @@ export async function keepPostgres(
   const { url } = current;
   const kept = (async () => {
     for (let deaths = 0, knownUrl = url; ; ) {
+      const startedAt = performance.now();
       const ended = await current?.exited;
       if (stopping.signal.aborted) return;
       if (ended)
@@ -29,7 +30,8 @@ export async function keepPostgres(
       // Also where it died by itself: what it left behind is cleared away.
       await current?.stop().catch(() => {});
       current = null;
-      await delay(pauseAfter(++deaths), undefined, { signal: stopping.signal }).catch(() => {});
+      deaths = countDeaths(deaths, performance.now() - startedAt);
+      await delay(pauseAfter(deaths), undefined, { signal: stopping.signal }).catch(() => {});
       if (stopping.signal.aborted) return;
       try {
         current = await startPostgres({ dataDirectory, log: tell });

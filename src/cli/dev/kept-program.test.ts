@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { readProcess } from "../../protocol/process-identity.ts";
-import { type KeptProgram, keepProgram, pauseAfter } from "./kept-program.ts";
+import { countDeaths, type KeptProgram, keepProgram, pauseAfter } from "./kept-program.ts";
 import { waitFor } from "./wait-for.ts";
 
 let folder = "";
@@ -41,6 +41,13 @@ async function untilLog(name: string, pattern: RegExp): Promise<string> {
   assert(text !== null, `${name} never said ${pattern}`);
   return text;
 }
+
+test("the pauses before a new start grow with quick deaths, and begin anew after a long run", () => {
+  const minute = 60_000;
+
+  assert(pauseAfter(countDeaths(3, 10)) > pauseAfter(3));
+  assert.equal(pauseAfter(countDeaths(30, minute)), pauseAfter(1));
+});
 
 test("a program that dies is started again, and it is said", async () => {
   const told: string[] = [];

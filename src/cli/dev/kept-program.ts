@@ -54,6 +54,11 @@ export function pauseAfter(deaths: number): number {
   return Math.min(pauseMaxMs, pauseFirstMs * 2 ** Math.min(30, Math.max(0, deaths - 1)));
 }
 
+/** Quick deaths in a row, with one more after a run of this length. */
+export function countDeaths(before: number, ranMs: number): number {
+  return ranMs > healthyMs ? 1 : before + 1;
+}
+
 /** Starts the program and keeps it running until it is stopped. */
 export async function keepProgram(options: ProgramOptions): Promise<KeptProgram> {
   const stopping = new AbortController();
@@ -73,7 +78,7 @@ export async function keepProgram(options: ProgramOptions): Promise<KeptProgram>
       child = null;
       tellFirstExit(reason);
       if (stopping.signal.aborted) return;
-      deaths = asked || performance.now() - startedAt > healthyMs ? 1 : deaths + 1;
+      deaths = asked ? 1 : countDeaths(deaths, performance.now() - startedAt);
       if (!asked) options.tell(`The ${options.name} ended (${reason}); it is started again.`);
       await pause(asked ? 0 : pauseAfter(deaths));
       asked = false;
