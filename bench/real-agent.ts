@@ -9,6 +9,7 @@ import type { Identity } from "../src/agent/identity.ts";
 import type { Isolation } from "../src/agent/isolation.ts";
 import { openJournal } from "../src/agent/journal.ts";
 import { createProcessLauncher } from "../src/agent/process-launcher.ts";
+import { createRoute } from "../src/agent/route.ts";
 import { answer, clockMs } from "./exchange.ts";
 import { type ExecutorPlace, readStamp } from "./executors.ts";
 
@@ -37,6 +38,8 @@ async function start({
   const visible = { readOnlyPaths, writablePaths: [], agentDirectory: directory };
   agent = await startAgent({
     serverUrl,
+    route: createRoute({ proxyFor: () => null, extraAuthorities: null }),
+    enrolmentFile: undefined,
     directory,
     identity,
     journal,
