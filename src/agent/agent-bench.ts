@@ -16,6 +16,7 @@ import type { JobKey } from "../protocol/job-key.ts";
 import { createGatewayDouble, type GatewayDouble, until } from "./gateway-double.ts";
 import { openJournal } from "./journal.ts";
 import { findTree, signal } from "./process-tree.ts";
+import { createProxyDouble, type ProxyDouble, type ProxyDoubleOptions } from "./proxy-double.ts";
 
 const source = join(import.meta.dirname, "..", "..", "bin", "agent.ts");
 const executor = join(import.meta.dirname, "executor-double.ts");
@@ -64,6 +65,7 @@ async function createBench(program: string, { tls }: BenchOptions) {
   const gateway = await createGatewayDouble(tls ?? null);
   const directory = await realpath(await mkdtemp(join(tmpdir(), "landfall-agent-")));
   const agents: AgentProcess[] = [];
+  const proxies: ProxyDouble[] = [];
 
   const welcomed = () => until(() => gateway.isWelcomed(), "a connection");
   const frames = (type: string) => gateway.frames.filter((frame) => frame.type === type);
@@ -141,8 +143,15 @@ async function createBench(program: string, { tls }: BenchOptions) {
       return innermost.pid;
     },
     release: (job: JobKey) => writeFileSync(join(folderOf(job), "work", "release"), ""),
+    /** A proxy in front of the gateway; it ends with the bench. */
+    async startProxy(options: Omit<ProxyDoubleOptions, "targetPort"> = {}): Promise<ProxyDouble> {
+      const proxy = await createProxyDouble({ ...options, targetPort: gateway.port });
+      proxies.push(proxy);
+      return proxy;
+    },
     async close() {
       await Promise.all(agents.map(({ child }) => kill(child)));
+      await Promise.all(proxies.map((proxy) => proxy.close()));
       await until(() => killNaming(directory) === 0, "the end of all executors");
       await gateway.close();
       await rm(directory, { recursive: true, force: true, maxRetries: 5 });

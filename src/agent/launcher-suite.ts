@@ -131,7 +131,8 @@ export function testLauncher(name: string, create: (directory: string) => Launch
       component,
     );
     const hiding = await launch(
-      `trap '' TERM; env -i PATH="$PATH" sh -c 'trap "" TERM; while :; do sleep 0.05; done' "$1" &
+      `trap '' TERM
+       (env -i PATH="$PATH" sh -c 'trap "" TERM; while :; do sleep 0.05; done' "$1" &)
        setsid sh -c 'trap "" TERM; : >"$0/ready"; while :; do sleep 0.05; done' "$1" &
        while :; do sleep 0.05; done`,
       component,
