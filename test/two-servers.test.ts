@@ -1,6 +1,7 @@
 /**
  * Two servers on one PostgreSQL and one blob store, agents on both: each with a gateway, an API and
- * background work of its own. Polls are set to an hour, so that what arrives was told by a notice.
+ * background work of its own. Polls and heartbeats are set to an hour, so that what arrives was told by
+ * a notice.
  */
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -189,6 +190,27 @@ test("any number of jobs that are queued in one tick make a handful of notices",
   await listener.end();
 });
 
+test("a server that has news all the time tells it once per tick", async () => {
+  const listener = new pg.Client({ connectionString: first.url });
+  await listener.connect();
+  const notes: string[] = [];
+  listener.on("notification", ({ payload = "" }) => notes.push(payload));
+  await listener.query(`listen ${wakeChannel}`);
+
+  const startedAt = performance.now();
+  let told = 0;
+  await until(() => {
+    a.context.wake.notify(`jobs:busy_${told++}`);
+    return performance.now() - startedAt > 500;
+  }, "half a second of news");
+  a.context.wake.notify("jobs:over");
+  await until(() => notes.some((note) => note.includes("jobs:over")), "all was told");
+  const ticks = (performance.now() - startedAt) / 50;
+
+  assert(told > 20 && notes.length <= ticks + 2, `${notes.length} notices in ${ticks} ticks`);
+  await listener.end();
+});
+
 test("a server whose connection for notices was cut listens again, and looks at everything once", async () => {
   const heard: string[] = [];
   const stop = b.context.wake.listen("jobs:cut", () => heard.push("jobs:cut"));
@@ -237,7 +259,7 @@ test("an agent whose server was taken for dead is asked to connect again, not to
     [agent.hello.agentId],
   );
 
-  agent.send({ type: "renew", jobs: [], freeSlots: 1 });
+  a.context.wake.notify(`agent:${agent.hello.agentId}`);
 
   assert.equal((await agent.next("goodbye")).code, "retry");
 });
@@ -255,7 +277,7 @@ async function startServer(serverId: string): Promise<Running> {
   const connection = { connectionString: first.url };
   const relay = startWakeRelay({ connection, wake, progress, log });
   const http = await createHttp(context, {});
-  const gateway = createGateway(context, { seenMs: 100 });
+  const gateway = createGateway(context, { seenMs: slowPollMs });
   attachGateway(http.server, gateway);
   const url = await http.listen({ host: "127.0.0.1", port: 0 });
   await beatServer(database, serverId);

@@ -12,20 +12,13 @@
  * failure while one is handled, closes this connection with a reason and harms nobody else. Every frame
  * with an effect is signed and counted. An idle connection owns no timer: one shared sweep looks at all.
  */
-import { WebSocket } from "ws";
 import { isFault } from "../../model/fault.ts";
-import {
-  type AgentFrame,
-  frameBytesMax,
-  type Hello,
-  protocolVersions,
-  type ServerFrame,
-} from "../../protocol/frames.ts";
-import { signDocument } from "../../protocol/signed-document.ts";
+import { type AgentFrame, frameBytesMax, type Hello } from "../../protocol/frames.ts";
 import { buildQueue } from "../job-machine.ts";
 import { holdWithoutRecall } from "../recall.ts";
 import { type AgentSocket, watchSocket } from "./agent-socket.ts";
-import { type EffectBody, effectFor, readFrame } from "./frame-check.ts";
+import { createEffects, sendFrame } from "./effects.ts";
+import { readFrame } from "./frame-check.ts";
 import type { AgentConnection, GatewayParts, Served } from "./gateway-parts.ts";
 import { claimConnection, type KnownAgent, verifyHello } from "./handshake.ts";
 import { createHeldJobs } from "./held-jobs.ts";
@@ -34,7 +27,7 @@ import type { Finding } from "./lookout.ts";
 import { claimOffers } from "./offers.ts";
 import { beginRecall, type RecallSession } from "./recall-session.ts";
 import { handleReport, type Report } from "./reports.ts";
-import { prepareWelcome } from "./welcome.ts";
+import { challengeOf, prepareWelcome } from "./welcome.ts";
 
 type Renew = Extract<AgentFrame, { type: "renew" }>;
 type Recalled = Extract<AgentFrame, { type: "recalled" }>;
@@ -56,8 +49,6 @@ export function serveAgent(
   let protocol: number | null = null;
   /** While the agent tells what it did before the server was restored. */
   let recall: RecallSession | null = null;
-  let agentNonce = "";
-  let counter = 0;
   let slots = 0;
   /** False while the agent says that it takes nothing: it is full, or about to stop. */
   let isTaking = false;
@@ -65,7 +56,8 @@ export function serveAgent(
   /** Bytes of events that are not acknowledged yet. */
   let creditUsed = 0;
   const liveness = watchSocket(socket, limits, parts.sweepTime);
-  const held = createHeldJobs(context, sendEffect);
+  const effects = createEffects(context, socket);
+  const held = createHeldJobs(context, effects.send);
   const inbox = createInbox({
     bytesPerSecond: limits.eventBytesPerSecond,
     bytesBurst: limits.eventBytesBurst,
@@ -76,24 +68,9 @@ export function serveAgent(
     },
   });
 
-  function send(frame: ServerFrame): void {
-    if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(frame));
-  }
-
-  async function sendEffect(effect: EffectBody): Promise<void> {
-    const body = effectFor(protocol ?? 1, effect);
-    if (!agent || !body || socket.readyState !== WebSocket.OPEN) return;
-    counter += 1;
-    const payload = { ...body, counter, agentNonce, agentId: agent.id };
-    send({
-      type: "signed",
-      document: await signDocument("landfall-frame", payload, context.keys.signing),
-    });
-  }
-
   function close(code: "retry" | "refused", reason: string): void {
     if (isOver()) return;
-    send({ type: "goodbye", code, reason });
+    sendFrame(socket, { type: "goodbye", code, reason });
     end(reason);
   }
 
@@ -121,7 +98,7 @@ export function serveAgent(
     const found = await verifyHello(context, hello, nonce);
     if ("refusal" in found) return close("refused", found.refusal);
     agent = found;
-    agentNonce = hello.agentNonce;
+    effects.address({ ...hello, agentId: found.id });
     await claimConnection(context, found.id, id);
     if (phase !== "greeted") return rollCall.gone({ agentId: found.id, connection: id });
     isClaimed = true;
@@ -131,7 +108,7 @@ export function serveAgent(
     for (const { key, manifest } of welcome.kept) held.hold(key, manifest, false);
     slots = hello.slots ?? hello.freeSlots + welcome.kept.length;
     isTaking = hello.freeSlots > 0;
-    await sendEffect(welcome.effect);
+    await effects.send(welcome.effect);
     if (welcome.isRecalling) await askToRecall(found, hello);
     else becomeReady(found, hello);
   }
@@ -143,7 +120,7 @@ export function serveAgent(
       return close("retry", "The server was restored; this agent is too old to tell its part.");
     }
     recall = beginRecall(context, { ...found, generationSeen: hello.generation ?? 0 });
-    await sendEffect({ type: "recall" });
+    await effects.send({ type: "recall" });
   }
 
   async function handleRecalled(page: Recalled): Promise<void> {
@@ -193,14 +170,14 @@ export function serveAgent(
     const offers = await claimOffers(context, asker, queue, freeSlots);
     for (const { key, manifest, frame } of offers) {
       held.hold(key, manifest, true);
-      await sendEffect(frame);
+      await effects.send(frame);
     }
     if (offers.length > 0) context.wake.notify("live");
   }
 
   async function supersede(): Promise<void> {
     const reason = "Another connection of this agent is newer.";
-    await sendEffect({ type: "superseded", reason });
+    await effects.send({ type: "superseded", reason });
     if (!isOver()) end(reason);
   }
 
@@ -210,7 +187,7 @@ export function serveAgent(
     isTaking = frame.freeSlots > 0;
     rollCall.heard({ agentId: agent.id, connection: id });
     rollCall.renew(agent.id, frame.jobs);
-    send({ type: "renewed", serverTime: context.now().toISOString() });
+    sendFrame(socket, { type: "renewed", serverTime: context.now().toISOString() });
     await held.renewTokens();
     if (connection && isTaking && !wasTaking) lookout.look(connection);
   }
@@ -219,7 +196,7 @@ export function serveAgent(
     // What was received before the socket ended is still true.
     if (!agent || phase === "closing") return;
     const { ack, ended } = await handleReport(context, agent.id, frame);
-    if (ack) await sendEffect({ type: "ack", ...ack });
+    if (ack) await effects.send({ type: "ack", ...ack });
     if (!ended) return;
     held.release(ended);
     if (connection && phase === "ready") lookout.look(connection);
@@ -288,22 +265,18 @@ export function serveAgent(
   socket.on("message", take);
   socket.on("error", (error) => {
     context.log.info({ err: error, connection: id, agent: agent?.id }, "An agent's socket failed");
-    if ("code" in error && String(error.code).startsWith("WS_ERR_") && !isOver()) {
-      refusals.record(agent, error.message);
-    }
+    if (!("code" in error) || !String(error.code).startsWith("WS_ERR_") || isOver()) return;
+    // The socket has said goodbye by itself.
+    refusals.record(agent, error.message);
+    phase = "closing";
+    inbox.dropBulk();
   });
   socket.on("close", () => {
     phase = "closed";
     inbox.dropBulk();
     if (agent && isClaimed) rollCall.gone({ agentId: agent.id, connection: id });
   });
-  send({
-    type: "challenge",
-    protocols: [...protocolVersions],
-    nonce,
-    serverTime: context.now().toISOString(),
-    keyset: context.keys.keyset,
-  });
+  sendFrame(socket, challengeOf(context, nonce));
   return {
     sweep,
     get connection() {

@@ -47,6 +47,23 @@ test("a connection that answers nothing is ended within seconds, one that answer
   assert(gatewayLimits.silenceMs <= 20_000 && gatewayLimits.pingAfterMs <= 10_000);
 });
 
+test("a server that stood still for a while takes nobody for dead", async (t) => {
+  const limits = { pingAfterMs: 100, silenceMs: 400, sweepMs: 20 };
+  const { url, gateway } = await startGateway(t, server.context, limits);
+  const agent = await connectAgent(url, server.context, await enrolDouble(server.context));
+  await agent.nextEffect("welcome");
+  let pings = 0;
+  agent.socket.on("ping", () => pings++);
+
+  // As after SIGSTOP: the whole process, its timers first when it goes on.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2 * limits.silenceMs);
+  const before = pings;
+  await until(() => pings > before + 2, "it is asked, and answers, as before");
+
+  assert.equal(agent.closed(), null);
+  assert.equal(gateway.connectedCount(), 1);
+});
+
 test("whoever says no hello is told so; waiting in line does not count", async (t) => {
   const limits = { helloMs: 300, sweepMs: 20, handshakesAtOnce: 1 };
   const { url } = await startGateway(t, server.context, limits);
@@ -61,6 +78,7 @@ test("whoever says no hello is told so; waiting in line does not count", async (
     hold();
     await locked;
   });
+  t.after(() => unlock());
   await holding;
 
   const head = await connectAgent(url, server.context, first);
@@ -81,7 +99,8 @@ test("when the line is full, the next one is told when to come again", async (t)
 
   const late = new WebSocket(new URL(gatewayPath, url.replace("http", "ws")));
   late.on("error", () => {});
-  const [, answer] = await once(late, "unexpected-response");
+  const signal = AbortSignal.timeout(20_000);
+  const [, answer] = await once(late, "unexpected-response", { signal });
 
   assert.equal(answer.statusCode, 503);
   assert.equal(answer.headers["retry-after"], String(gatewayLimits.retryAfterSeconds));
@@ -134,16 +153,24 @@ test("heartbeats of idle agents cost no statement each, and all of them count", 
     agents.map((agent) => connectAgent(url, server.context, agent)),
   );
   await Promise.all(connections.map((connection) => connection.nextEffect("welcome")));
-  await server.database.query("update agents set seen_at = 'epoch'");
+  async function beatAll(rounds: number): Promise<void> {
+    await server.database.query("update agents set seen_at = 'epoch'");
+    for (let round = 0; round < rounds; round++) {
+      for (const { send } of connections) send({ type: "renew", jobs: [], freeSlots: 1 });
+      for (const { next } of connections) await next("renewed");
+    }
+    await until(async () => (await seenAmong(agents)) === agents.length, "all were seen");
+  }
+  await beatAll(1); // whatever followed the welcome is over
   statements.length = 0;
 
-  for (let round = 0; round < 5; round++) {
-    for (const { send } of connections) send({ type: "renew", jobs: [], freeSlots: 1 });
-    for (const { next } of connections) await next("renewed");
-  }
-  await until(async () => (await seenAmong(agents)) === agents.length, "all were seen");
+  await beatAll(5);
 
   assert(statements.length < agents.length, `${statements.length} statements for 200 heartbeats`);
+  assert.deepEqual(
+    statements.filter((text) => !text.includes("set seen_at")),
+    [],
+  );
 });
 
 test("leases of many agents are renewed together, each only by the agent that holds the job", async (t) => {

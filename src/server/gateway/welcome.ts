@@ -1,11 +1,22 @@
-/** What an agent is told when it has proved who it is: what goes on, what is over, and whether it must tell its part first. */
-import type { Hello } from "../../protocol/frames.ts";
+/** What an agent is told first: the challenge; and, when it has proved who it is: what goes on, what is over, and whether it must tell its part first. */
+import { type Challenge, type Hello, protocolVersions } from "../../protocol/frames.ts";
 import type { ServerContext } from "../context.ts";
 import { newestCheckpoint } from "../history.ts";
 import { leaseSeconds } from "../job-machine.ts";
 import { mustRecall } from "../restore.ts";
 import type { EffectBody } from "./frame-check.ts";
 import { type KeptJob, type KnownAgent, resolveJournal } from "./handshake.ts";
+
+/** The first frame of every connection. */
+export function challengeOf(context: ServerContext, nonce: string): Challenge {
+  return {
+    type: "challenge",
+    protocols: [...protocolVersions],
+    nonce,
+    serverTime: context.now().toISOString(),
+    keyset: context.keys.keyset,
+  };
+}
 
 export interface PreparedWelcome {
   readonly kept: readonly KeptJob[];
