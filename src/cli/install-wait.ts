@@ -23,24 +23,24 @@ export async function awaitInstall(
   const { name } = begun;
   const tries = options.triesMax ?? triesMax;
   let last: InstallView | null = null;
-  let pause: string | null = null;
+  let isPauseTold = false;
   for await (const view of watchLive(client, { signal: options.signal, triesMax: tries })) {
     const install = view.installs.find((one) => one.name === name) ?? (await find(client, name));
     if (install === null || install.state === "deleted") return null;
     if (isStale(install, begun)) continue;
     last = install;
-    pause ??= tellPause(options.display, install);
+    if (!isPauseTold) isPauseTold = tellPause(options.display, install);
     options.display.show(rowsOfInstall(install));
     if (judgeInstall(install) !== "working") return install;
   }
   return last;
 }
 
-/** Says that a pause is what everybody waits for; the line, once it was said. */
-export function tellPause(display: ProgressDisplay, install: InstallView): string | null {
+/** Says that a pause is what everybody waits for; false when there is none. */
+export function tellPause(display: ProgressDisplay, install: InstallView): boolean {
   const line = describePause(install);
   if (line !== null) display.say(line);
-  return line;
+  return line !== null;
 }
 
 /** The lines that say why an install failed: each failed component, and the end of its job's log. */

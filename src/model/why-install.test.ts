@@ -308,6 +308,31 @@ test("whatever the facts of an install: what is unfinished has a reason, what wa
   );
 });
 
+test("a failure among work that goes on is told, but the install is not failed yet", () => {
+  const components = [
+    sampleComponent("a", { state: "failed", failure }),
+    sampleComponent("b", { state: "applying", job: running }),
+  ];
+  const install = sampleInstall({ components, settled: false });
+
+  const why = whyInstall(install, now);
+  const deploy = whyDeploy(install, { number: 2, failures: [failure] }, now);
+
+  assert.deepEqual([why.state, deploy.state], ["deploying", "under_way"]);
+  assert.deepEqual([why.firstCause, deploy.firstCause], [failure, failure]);
+});
+
+test("of very many reasons the first are told one by one, and the rest counted", () => {
+  const components = Array.from({ length: 80 }, (_, index) =>
+    sampleComponent(`c${index}`, { state: "failed", failure }),
+  );
+
+  const why = whyInstall(sampleInstall({ components }), now);
+
+  assert.equal(why.because.length, listMax);
+  assert.match(why.because.at(-1)?.summary ?? "", /^And 31 more, the next: c49 failed/);
+});
+
 test("a chain that is too long ends with how to ask on, and still knows the first cause", () => {
   const components = Array.from({ length: 200 }, (_, index) =>
     index === 0

@@ -106,7 +106,6 @@ function explain(telling: Telling, component: ComponentFacts, depth: number): Wh
     summary: `${name} is ${state}: ${first?.summary ?? ""}`,
     because,
     since: first?.since ?? null,
-    firstCause: causeBelow(install, name),
   });
 }
 

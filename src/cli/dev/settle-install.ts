@@ -49,7 +49,7 @@ export async function settleInstall(
   let builds: readonly BuildView[] = answer.builds;
   let install = begun;
   let released = false;
-  let pause: string | null = null;
+  let isPauseTold = false;
   // On the newest release, or on its way there; then its view is to be believed.
   const release = async () => {
     const number = answer.releaseNumber ?? (await releaseOf(client, answer));
@@ -76,7 +76,7 @@ export async function settleInstall(
       if (builds.every(({ state }) => state === "succeeded")) await release();
     }
     display.show(rowsOfInstall(install));
-    pause ??= tellPause(display, install);
+    if (!isPauseTold) isPauseTold = tellPause(display, install);
     if (isOver() && !builds.some(({ state }) => state === "running")) break;
   }
   signal.throwIfAborted();
