@@ -2,22 +2,38 @@
  * The job's events: numbered from 1, one write per line, redacted, the outcome last and flushed.
  *
  * Invariant: there is never a second outcome, and nothing follows it. A folder in which an executor has
- * been started before is refused: its events are not ours to continue.
+ * been started before is refused: its events are not ours to continue. A line for which the disk has no
+ * room keeps its number, and a gap says so as soon as something fits again; the outcome always does.
  */
-import { closeSync, fsyncSync, openSync, readFileSync, writeSync } from "node:fs";
+import { closeSync, openSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Fault } from "../model/fault.ts";
 import { errorCode } from "../model/file-fault.ts";
 import type { Outcome } from "../model/job.ts";
 import { type JobEvent, logLineBytesMax } from "../protocol/events.ts";
+import { frameBytesMax } from "../protocol/frames.ts";
 import { jobFiles } from "../protocol/job-folder.ts";
+import { openSegments, type SegmentLimits } from "./event-segments.ts";
 import type { Redactor } from "./redaction.ts";
 
-/** More of a job's log than this is dropped, and said so once. */
-export const logBytesMax = 64 * 1024 * 1024;
+export interface EventLimits extends SegmentLimits {
+  /** More of a job's log than this is dropped, and said so once. */
+  readonly logBytes: number;
+}
+
+export const eventLimits: EventLimits = {
+  segmentBytes: 1024 * 1024,
+  folderBytes: 64 * 1024 * 1024,
+  ballastBytes: frameBytesMax,
+  logBytes: 1024 * 1024 * 1024,
+};
 const startedFile = "started";
 const progressEveryMs = 250;
 const cutMark = " … (cut)";
+const finishAgainMs = 500;
+/** An outcome that the disk refuses is tried this often even when the job's time is over. */
+const finishAttemptsMin = 20;
 
 export type LogStream = "stdout" | "stderr" | "system";
 export interface Progress {
@@ -31,35 +47,56 @@ export interface EventLog {
   log(stream: LogStream, text: string): void;
   /** At most a few a second for one label; the last one always. */
   reportProgress(progress: Progress): void;
-  /** Writes the outcome and flushes; only the first one counts. */
-  finish(outcome: Outcome): void;
+  /**
+   * Writes the outcome and flushes; only the first one counts. On a full disk it tries again until
+   * `outOfTime`, and then throws.
+   */
+  finish(outcome: Outcome, outOfTime: AbortSignal): Promise<void>;
 }
 
-/** Opens `events.ndjson` for the one executor that may write it. */
-export function openEventLog(folder: string, redactor: Redactor, now: () => Date): EventLog {
+/** Opens the events for the one executor that may write them. */
+export function openEventLog(
+  folder: string,
+  redactor: Redactor,
+  now: () => Date,
+  limits: EventLimits = eventLimits,
+): EventLog {
   claim(folder);
-  const file = openSync(join(folder, jobFiles.events), "a", 0o600);
+  const segments = openSegments(folder, limits);
   const lastProgress = new Map<string, number>();
   let number = 0;
   let loggedBytes = 0;
   let isFinished = false;
+  /** The first number of the lines for which there was no room, and have not been told yet. */
+  let droppedFrom: number | null = null;
 
-  function append(event: WithoutNumber<JobEvent>): number {
+  const lineOf = (seq: number, event: Unnumbered) =>
+    `${JSON.stringify({ seq, at: now().toISOString(), ...event })}\n`;
+
+  /** Lines that did not fit come first, as a gap: numbers have no hole. */
+  function gapBefore(next: number): string {
+    if (droppedFrom === null) return "";
+    const last = next - 1;
+    const reason = `The disk was full: ${next - droppedFrom} lines were dropped.`;
+    return lineOf(droppedFrom, { type: "gap", last, reason });
+  }
+
+  function append(event: Unnumbered): void {
     number += 1;
-    const line = `${JSON.stringify({ seq: number, at: now().toISOString(), ...event })}\n`;
-    writeSync(file, line);
-    return Buffer.byteLength(line);
+    const line = lineOf(number, event);
+    loggedBytes += Buffer.byteLength(line);
+    if (segments.write(gapBefore(number) + line)) droppedFrom = null;
+    else droppedFrom ??= number;
   }
 
   return {
     log(stream, text) {
-      if (isFinished || loggedBytes > logBytesMax) return;
+      if (isFinished || loggedBytes > limits.logBytes) return;
       for (const line of text.split(/\r?\n/)) {
-        const shown = cut(redactor.redact(line), logLineBytesMax);
-        loggedBytes += append({ type: "log", stream, line: shown });
+        append({ type: "log", stream, line: cut(redactor.redact(line), logLineBytesMax) });
       }
-      if (loggedBytes > logBytesMax) {
-        const line = `The log of this job has reached ${logBytesMax} bytes; further lines are dropped.`;
+      if (loggedBytes > limits.logBytes) {
+        const line = `The log of this job has reached ${limits.logBytes} bytes; further lines are dropped.`;
         append({ type: "log", stream: "system", line });
       }
     },
@@ -67,24 +104,38 @@ export function openEventLog(folder: string, redactor: Redactor, now: () => Date
       const atMs = now().getTime();
       const isLast = total !== null && done >= total;
       const isSoon = atMs - (lastProgress.get(label) ?? 0) < progressEveryMs;
-      if (isFinished || loggedBytes > logBytesMax || (isSoon && !isLast)) return;
+      if (isFinished || loggedBytes > limits.logBytes || (isSoon && !isLast)) return;
       lastProgress.set(label, atMs);
       const shown = cut(redactor.redact(label), logLineBytesMax);
-      loggedBytes += append({ type: "progress", label: shown, done, total, unit });
+      append({ type: "progress", label: shown, done, total, unit });
     },
-    finish(outcome) {
+    async finish(outcome, outOfTime) {
       if (isFinished) return;
       isFinished = true;
       const { message, ...rest } = outcome;
       const shown = message === undefined ? null : cut(redactor.redact(message), logLineBytesMax);
-      append({
-        type: "outcome",
-        outcome: shown === null ? rest : { ...rest, message: shown },
-      } as Unnumbered);
-      fsyncSync(file);
-      closeSync(file);
+      number += 1;
+      const told = shown === null ? rest : { ...rest, message: shown };
+      const text =
+        gapBefore(number) + lineOf(number, { type: "outcome", outcome: told } as Unnumbered);
+      let isWritten = segments.write(text);
+      segments.releaseBallast();
+      for (let attempt = 1; ; attempt++) {
+        isWritten ||= segments.write(text);
+        if (isWritten && segments.flush()) break;
+        if (outOfTime.aborted && attempt >= finishAttemptsMin) throw noRoom();
+        await sleep(finishAgainMs);
+      }
+      segments.close();
     },
   };
+}
+
+function noRoom(): Fault {
+  return new Fault(
+    "unavailable",
+    "Expected room for the outcome on the disk until the job's time was over, got none. Free some space.",
+  );
 }
 
 type WithoutNumber<Event> = Event extends unknown ? Omit<Event, "seq" | "at"> : never;

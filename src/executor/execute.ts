@@ -11,9 +11,11 @@ import { describeError, isFault } from "../model/fault.ts";
 import type { Operation, Outcome } from "../model/job.ts";
 import { isBadContent } from "../oci/content-fault.ts";
 import { OperationFailure } from "../plugin/plugin.ts";
+import type { Manifest } from "../protocol/documents.ts";
 import { jobFiles } from "../protocol/job-folder.ts";
 import type { ExecutorContext, Operate } from "./context.ts";
 import { openEventLog } from "./event-log.ts";
+import { startHeartbeat } from "./heartbeat.ts";
 import { readCredentials, readJob } from "./job-files.ts";
 import { runPlugin } from "./plugin-process.ts";
 import { createRedactor } from "./redaction.ts";
@@ -24,6 +26,8 @@ export const killGraceMs = 10_000;
 const conflictsMax = 100;
 /** What an operation may take besides, to notice that it was cancelled. */
 const settleMs = 2000;
+/** Node's timers go no further, and fire at once beyond. */
+const timerMsMax = 2 ** 31 - 1;
 
 export interface ExecuteOptions {
   /** Loads the code of an operation, and only of that one. */
@@ -46,11 +50,15 @@ export async function executeJob(folder: string, options: ExecuteOptions): Promi
   const redactor = createRedactor();
   if (documents.place.registry) redactor.add(documents.place.registry.password);
   const log = openEventLog(folder, redactor, options.now);
+  const stopHeartbeat = startHeartbeat(folder, documents.manifest.limits, options.now);
   const workDirectory = join(folder, jobFiles.work);
   await mkdir(workDirectory, { recursive: true, mode: 0o700 });
   const { manifest } = documents;
   const outOfTime = new AbortController();
-  const timer = setTimeout(() => outOfTime.abort(), manifest.timeoutSeconds * 1000);
+  const timer = setTimeout(
+    () => outOfTime.abort(),
+    Math.min(timerMsMax, finishSecondsOf(manifest) * 1000),
+  );
   const signal = AbortSignal.any([options.signal, outOfTime.signal]);
   const context: ExecutorContext = {
     ...documents,
@@ -87,11 +95,17 @@ export async function executeJob(folder: string, options: ExecuteOptions): Promi
   const ended = await outcomeOf(operate, context, options, outOfTime.signal);
   const conflicts = [...context.conflicts].slice(0, conflictsMax);
   const outcome = conflicts.length > 0 ? { ...ended, conflicts } : ended;
-  clearTimeout(timer);
   // Rendered configurations and plans may lie there.
   await rm(workDirectory, { recursive: true, force: true }).catch(() => undefined);
-  log.finish(outcome);
+  await log.finish(outcome, outOfTime.signal);
+  clearTimeout(timer);
+  stopHeartbeat();
   return outcome;
+}
+
+/** Manifests of protocol 1 have one limit. */
+function finishSecondsOf({ limits, timeoutSeconds }: Manifest): number {
+  return limits?.finishSeconds ?? timeoutSeconds;
 }
 
 async function outcomeOf(
@@ -106,7 +120,7 @@ async function outcomeOf(
     return await Promise.race([operate(context), givenUp(context.signal, graceMs)]);
   } catch (error) {
     if (outOfTime.aborted && !options.signal.aborted) {
-      const message = `Expected the job to end within ${context.manifest.timeoutSeconds} s; it was stopped. ${describeError(error)}`;
+      const message = `Expected the job to end within ${finishSecondsOf(context.manifest)} s; it was stopped. ${describeError(error)}`;
       return { status: "failed", code: "timed_out", message };
     }
     if (context.signal.aborted) {

@@ -89,7 +89,7 @@ async function run(
       redacted.push(redactor.redact(line));
     },
     reportProgress() {},
-    finish() {},
+    async finish() {},
   };
   const result = await runPlugin({
     command,

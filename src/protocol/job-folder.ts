@@ -7,6 +7,7 @@
  *   place.json        where things are here (`Place`)              "
  *   credentials.json  short-lived tokens, renewed in place         by the agent, replaced by rename
  *   events.ndjson     numbered events, the outcome last, flushed   by the executor; then events.2.ndjson, …
+ *   ballast           room for the outcome on a full disk          by the executor
  *   heartbeat         touched every few seconds: a sign of life    by the executor
  *   process.json      pid, start time, boot id of the executor     by the launcher (shim), at the start
  *   exit.json         { "exitCode": n }                            by the launcher (shim), at the end
@@ -26,12 +27,26 @@ export const jobFiles = {
   place: "place.json",
   credentials: "credentials.json",
   events: "events.ndjson",
+  ballast: "ballast",
   heartbeat: "heartbeat",
   process: "process.json",
   exit: "exit.json",
   stderr: "stderr.log",
   work: "work",
 } as const;
+
+/** The file of a segment of events; they count from 1. A segment is closed once the next one exists. */
+export function eventsFileOf(segment: number): string {
+  return segment === 1 ? jobFiles.events : jobFiles.events.replace(".", `.${segment}.`);
+}
+
+/** Which segment of events a file is, or null when it is none. */
+export function segmentOf(file: string): number | null {
+  if (file === jobFiles.events) return 1;
+  const [, digits] = file.match(/^events\.([1-9]\d{0,8})\.ndjson$/) ?? [];
+  const segment = Number(digits ?? 0);
+  return segment > 1 ? segment : null;
+}
 
 /** The folder's name, which names the executor's container too. */
 export function jobFolderName(jobId: JobId, epoch: Epoch): string {
