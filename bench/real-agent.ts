@@ -8,6 +8,7 @@ import { type Agent, startAgent } from "../src/agent/agent.ts";
 import type { Identity } from "../src/agent/identity.ts";
 import type { Isolation } from "../src/agent/isolation.ts";
 import { openJournal } from "../src/agent/journal.ts";
+import type { Logger } from "../src/agent/log.ts";
 import { createProcessLauncher } from "../src/agent/process-launcher.ts";
 import { createRoute } from "../src/agent/route.ts";
 import { answer, clockMs } from "./exchange.ts";
@@ -33,7 +34,16 @@ async function start({
   isolation: Isolation;
 }): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  const journal = openJournal(join(directory, "journal.db"));
+  const logger: Logger = {
+    info(message, fields) {
+      if (message === "launching") launches.push({ job: String(fields?.job), atMs: clockMs() });
+    },
+    warn: (message, fields) => console.error(message, fields),
+    error: (message, fields) => console.error(message, fields),
+  };
+  const clock = () => Number(process.hrtime.bigint() / 1_000_000n);
+  const now = () => new Date();
+  const journal = openJournal(join(directory, "journal.db"), { logger, clock, now });
   const readOnlyPaths = [dirname(process.execPath), dirname(executors.program)];
   const visible = { readOnlyPaths, writablePaths: [], agentDirectory: directory };
   agent = await startAgent({
@@ -48,16 +58,10 @@ async function start({
     executor: [process.execPath, executors.program],
     launcher: createProcessLauncher({ isolation, visible }),
     environment: { PATH: "/usr/local/bin:/usr/bin:/bin", LANG: "C.UTF-8" },
-    logger: {
-      info(message, fields) {
-        if (message === "launching") launches.push({ job: String(fields?.job), atMs: clockMs() });
-      },
-      warn: (message, fields) => console.error(message, fields),
-      error: (message, fields) => console.error(message, fields),
-    },
+    logger,
     random: Math.random,
-    clock: () => Number(process.hrtime.bigint() / 1_000_000n),
-    now: () => new Date(),
+    clock,
+    now,
   });
   // Folders go with the acknowledged outcome, so their stamps are collected while they are there.
   const jobs = join(directory, "jobs");

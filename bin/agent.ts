@@ -31,6 +31,8 @@ const logger = createLogger(
 // Whoever read our log may be gone before us; executors must not suffer for it.
 process.stdout.on("error", () => {});
 
+const clock = () => Number(process.hrtime.bigint() / 1_000_000n);
+
 const stopping = new AbortController();
 let stop = (): void => stopping.abort();
 let drain = (): void => stopping.abort();
@@ -61,7 +63,12 @@ async function main(): Promise<number> {
   }
   await mkdir(configuration.directory, { recursive: true, mode: 0o700 });
   const directory = await realpath(configuration.directory);
-  const journal = openJournal(join(directory, "journal.db"));
+  const journal = openJournal(join(directory, "journal.db"), {
+    spoolBytesMax: configuration.spoolBytesMax,
+    logger,
+    clock,
+    now: () => new Date(),
+  });
   const random = () => randomInt(2 ** 32) / 2 ** 32;
   const { serverUrl, enrolmentFile } = configuration;
   const route = await planRoute(configuration);
@@ -94,7 +101,7 @@ async function main(): Promise<number> {
     environment: { ...system, ...configuration.environment },
     logger,
     random,
-    clock: () => Number(process.hrtime.bigint() / 1_000_000n),
+    clock,
     now: () => new Date(),
   });
   stop = agent.leave;

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -14,13 +14,21 @@ import type { JsonObject } from "../model/json.ts";
 import { jobFolderName } from "../protocol/job-folder.ts";
 import type { JobKey } from "../protocol/job-key.ts";
 import { createGatewayDouble, type GatewayDouble, until } from "./gateway-double.ts";
-import { openJournal } from "./journal.ts";
+import { type JournalOptions, openJournal } from "./journal.ts";
 import { findTree, signal } from "./process-tree.ts";
 import { createProxyDouble, type ProxyDouble, type ProxyDoubleOptions } from "./proxy-double.ts";
 
 const source = join(import.meta.dirname, "..", "..", "bin", "agent.ts");
 const executor = join(import.meta.dirname, "executor-double.ts");
 const concurrency = 3;
+const ignore = () => undefined;
+
+/** For a journal that a test opens by itself. */
+export const quiet: JournalOptions = {
+  logger: { info: ignore, warn: ignore, error: ignore },
+  clock: () => performance.now(),
+  now: () => new Date(),
+};
 
 export type Bench = Awaited<ReturnType<typeof createBench>>;
 
@@ -83,9 +91,13 @@ async function createBench(program: string, { tls }: BenchOptions) {
       /** Another agent's folder beside the first. */
       folder?: string;
       variables?: { readonly [name: string]: string };
+      spoolBytesMax?: number;
+      executor?: readonly string[];
+      /** The agent's folder is a file system of its own, so large, which only its processes see. */
+      diskBytes?: number;
     } = {},
   ): Promise<AgentProcess> {
-    const { code = gateway.code, folder = "agent", variables, ...rest } = options;
+    const { code = gateway.code, folder = "agent", variables, diskBytes, ...rest } = options;
     const enrolmentFile = join(directory, "enrolment.json");
     const configFile = join(directory, `${folder}.json`);
     const none = { storeDirectory: null, registry: null, supervisorDirectory: null };
@@ -101,7 +113,9 @@ async function createBench(program: string, { tls }: BenchOptions) {
     if (options.code || !existsSync(join(directory, folder, "identity.json"))) {
       await writeFile(enrolmentFile, JSON.stringify({ serverUrl: gateway.url, code }));
     }
-    const child = spawn(process.execPath, [program, "--config", configFile], {
+    const onDisk = diskBytes ? await mountCommand(join(directory, folder), diskBytes) : [];
+    const [command = "", ...args] = [...onDisk, process.execPath, program, "--config", configFile];
+    const child = spawn(command, args, {
       stdio: ["pipe", "pipe", "pipe"],
       env: { PATH: process.env.PATH, ...variables },
     });
@@ -129,7 +143,7 @@ async function createBench(program: string, { tls }: BenchOptions) {
     /** What the agent itself kept of its refusals; it is killed for that. */
     async journaledRefusals(child: ChildProcess): Promise<string[]> {
       await kill(child);
-      const journal = openJournal(join(directory, "agent", "journal.db"));
+      const journal = openJournal(join(directory, "agent", "journal.db"), quiet);
       const refusals = journal.refusals().map(({ code }) => code);
       journal.close();
       return refusals;
@@ -157,6 +171,14 @@ async function createBench(program: string, { tls }: BenchOptions) {
       await rm(directory, { recursive: true, force: true, maxRetries: 5 });
     },
   };
+}
+
+/** What stands before a command line so that its processes see a file system of this size there. */
+async function mountCommand(path: string, sizeBytes: number): Promise<string[]> {
+  await mkdir(path, { recursive: true });
+  const user = process.getuid?.() === 0 ? [] : ["--map-root-user"];
+  const mount = `mount -t tmpfs -o size=${sizeBytes} none "$0" && exec "$@"`;
+  return ["unshare", ...user, "--mount", "sh", "-c", mount, path];
 }
 
 /** Kills what names this folder on its command line, whatever the agent believes; gives how many it found. */

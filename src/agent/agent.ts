@@ -159,8 +159,9 @@ function connectionHandlers(
       if (frame.type === "offer") await jobs.offer(frame, session, serverNowMs);
       if (frame.type === "cancel") jobs.cancel(frame);
       if (frame.type === "credentials") await jobs.renewCredentials(frame);
+      if (frame.type === "recall") void jobs.recall();
     },
-    acknowledged: (frame) => jobs.acknowledge(frame, frame.acknowledged),
+    acknowledged: jobs.acknowledge,
     refused({ code, reason }) {
       journal.recordRefusal({ code, reason, job: null }, now().toISOString());
       logger.warn("refused a frame", { code, reason });

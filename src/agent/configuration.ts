@@ -5,6 +5,7 @@ import { z } from "zod";
 import { Fault } from "../model/fault.ts";
 import { Place } from "../protocol/job-folder.ts";
 import { readText } from "./foreign-file.ts";
+import { spoolBytesMaxDefault } from "./spool.ts";
 
 const configurationBytesMax = 1024 * 1024;
 
@@ -26,6 +27,11 @@ export const AgentConfiguration = z.object({
   executor: z.array(z.string()).min(1),
   /** How many jobs run at once. */
   slots: z.int().min(1).max(1000).default(8),
+  /** What lines and outcomes may take on the disk while the server is away, over all jobs. */
+  spoolBytesMax: z
+    .int()
+    .min(1024 * 1024)
+    .default(spoolBytesMaxDefault),
   sandbox: z.enum(["auto", "bubblewrap", "none"]).default("auto"),
   /** What every job sees besides the system and its part of the place, where bubblewrap is used. */
   readOnlyPaths: z.array(z.string()).default([]),

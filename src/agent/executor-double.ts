@@ -3,17 +3,29 @@
  * what the component's configuration says. `hold`: goes on until `work/release` exists.
  */
 import { spawn } from "node:child_process";
-import { appendFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 const folder = process.argv.at(-1) ?? "";
 const [, payload = ""] = readFileSync(join(folder, "manifest.jws"), "utf8").split(".");
 const manifest: {
-  component: { config: { lines?: number; hold?: boolean; crash?: boolean; stubborn?: boolean } };
+  component: {
+    config: {
+      lines?: number;
+      /** So many lines more once it is released, in segments of which the newest are kept. */
+      flood?: number;
+      hold?: boolean;
+      crash?: boolean;
+      stubborn?: boolean;
+    };
+  };
 } = JSON.parse(Buffer.from(payload, "base64url").toString());
-const { lines = 3, hold, crash, stubborn } = manifest.component.config;
+const { lines = 3, flood = 0, hold, crash, stubborn } = manifest.component.config;
+const segmentBytes = 1024 * 1024;
+const segmentsMax = 64;
 let seq = 0;
+let segment = 1;
 
 writeFileSync(join(folder, "work", "pid"), String(process.pid));
 process.on("SIGTERM", () => {
@@ -32,6 +44,7 @@ if (crash) {
   process.stderr.write("boom\n");
   process.exit(9);
 }
+writeFlood();
 write({ type: "log", stream: "stdout", line: "released" });
 finish({ status: "succeeded" });
 
@@ -40,7 +53,28 @@ function finish(outcome: object): never {
   process.exit(0);
 }
 
+function writeFlood(): void {
+  let text = "";
+  for (let line = 1; line <= flood; line++) {
+    text += lineOf({ type: "log", stream: "stdout", line: `flood ${line}` });
+    if (text.length < segmentBytes && line < flood) continue;
+    appendFileSync(segmentFile(), text);
+    text = "";
+    segment++;
+    appendFileSync(segmentFile(), "");
+    const oldest = segment - segmentsMax;
+    if (oldest > 1) rmSync(join(folder, `events.${oldest}.ndjson`), { force: true });
+  }
+}
+
 function write(event: object): void {
-  const numbered = { seq: ++seq, at: new Date().toISOString(), ...event };
-  appendFileSync(join(folder, "events.ndjson"), `${JSON.stringify(numbered)}\n`);
+  appendFileSync(segmentFile(), lineOf(event));
+}
+
+function lineOf(event: object): string {
+  return `${JSON.stringify({ seq: ++seq, at: new Date().toISOString(), ...event })}\n`;
+}
+
+function segmentFile(): string {
+  return join(folder, segment === 1 ? "events.ndjson" : `events.${segment}.ndjson`);
 }

@@ -13,8 +13,9 @@ import { type AgentId, createId, type InstallId, type JobId } from "../model/ids
 import type { Epoch } from "../model/job.ts";
 import type { Json, JsonObject } from "../model/json.ts";
 import { digestOfJson } from "../model/json.ts";
-import type { JobEvent } from "../protocol/events.ts";
-import { AgentFrame, type Hello, helloText } from "../protocol/frames.ts";
+import { type JobEvent, lastSeqOf } from "../protocol/events.ts";
+import { AgentFrame, type Checkpoint, type Hello, helloText } from "../protocol/frames.ts";
+import type { JobCredentials } from "../protocol/job-folder.ts";
 import type { JobKey } from "../protocol/job-key.ts";
 import {
   decodePublicKey,
@@ -65,6 +66,9 @@ export async function createGatewayDouble(tls: { key: string; cert: string } | n
     goodbye: null as { code: "retry" | "refused"; reason: string } | null,
     /** How the upgrade is answered instead, as a whole HTTP response. */
     upgradeAnswer: null as string | null,
+    /** Takes no connection. */
+    away: false,
+    checkpoint: null as Checkpoint | null,
     leaseSeconds: 30,
     forget: new Set<string>(),
     badWelcome: false,
@@ -116,6 +120,7 @@ export async function createGatewayDouble(tls: { key: string; cert: string } | n
   });
 
   gateway.on("connection", async (next) => {
+    if (state.away) return next.terminate();
     const nonce = randomBytes(16).toString("base64url");
     next.on(
       "message",
@@ -143,11 +148,12 @@ export async function createGatewayDouble(tls: { key: string; cert: string } | n
     const known = events.get(nameOf(frame)) ?? [];
     events.set(nameOf(frame), known);
     for (const event of frame.events) {
-      if (event.seq <= known.length) continue;
-      assert.equal(event.seq, known.length + 1, "no hole in the events");
+      const last = lastOf(frame);
+      if (lastSeqOf(event) <= last) continue;
+      assert.equal(event.seq, last + 1, "no hole in the events");
       known.push(event);
     }
-    if (state.acknowledges) ack(from, frame, known.length);
+    if (state.acknowledges) ack(from, frame, lastOf(frame));
   }
 
   async function greet(from: WebSocket, nonce: string, hello: Hello): Promise<void> {
@@ -175,18 +181,26 @@ export async function createGatewayDouble(tls: { key: string; cert: string } | n
       keep: kept.map(({ jobId, epoch }) => ({
         jobId,
         epoch,
-        acknowledged: events.get(nameOf({ jobId, epoch }))?.length ?? 0,
+        acknowledged: lastOf({ jobId, epoch }),
       })),
       forget: forget.map(({ jobId, epoch }) => ({ jobId, epoch })),
       ...(state.creditBytes === null ? {} : { creditBytes: state.creditBytes }),
+      ...checkpointed(),
     };
     socket = from;
     await sendSigned("welcome", welcome, state.badWelcome ? { key: forger } : {});
     welcomed = true;
   }
 
+  const checkpointed = () => (state.checkpoint ? { checkpoint: state.checkpoint } : {});
+
+  function lastOf(job: JobKey): number {
+    const last = events.get(nameOf(job))?.at(-1);
+    return last ? lastSeqOf(last) : 0;
+  }
+
   function ack(to: WebSocket, { jobId, epoch }: JobKey, acknowledged: number): void {
-    if (to === socket) void sendSigned("ack", { jobId, epoch, acknowledged });
+    if (to === socket) void sendSigned("ack", { jobId, epoch, acknowledged, ...checkpointed() });
   }
 
   /** Sends an effect frame, honest unless told otherwise; gives back the envelope as sent. */
@@ -219,6 +233,9 @@ export async function createGatewayDouble(tls: { key: string; cert: string } | n
       epoch?: Epoch;
       component?: string;
       timeoutSeconds?: number;
+      /** What is different in the manifest. */
+      manifest?: JsonObject;
+      credentials?: JobCredentials;
       manifestKey?: SigningKey;
       grantKey?: SigningKey;
       grant?: JsonObject;
@@ -226,7 +243,7 @@ export async function createGatewayDouble(tls: { key: string; cert: string } | n
   ) {
     const jobId = options.jobId ?? createId("job", new Date(), randomBytes);
     const epoch = options.epoch ?? { generation: 1, n: 1 };
-    const manifest = manifestOf(jobId, installId, config, options);
+    const manifest = { ...manifestOf(jobId, installId, config, options), ...options.manifest };
     const grant = {
       version: 1,
       jobId,
@@ -242,7 +259,7 @@ export async function createGatewayDouble(tls: { key: string; cert: string } | n
       documents: {
         manifest: await signDocument("landfall-manifest", manifest, options.manifestKey ?? key),
         grant: await signDocument("landfall-grant", grant, options.grantKey ?? key),
-        credentials: noCredentials,
+        credentials: options.credentials ?? noCredentials,
       },
     };
   }

@@ -3,11 +3,13 @@
  * removed at the end.
  */
 import { constants } from "node:fs";
-import { mkdir, rm } from "node:fs/promises";
+import { lstat, mkdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { flushFolder, replaceFile, writeNewFile } from "../files/replace-file.ts";
+import { errorCode } from "../model/file-fault.ts";
+import { frameBytesMax } from "../protocol/frames.ts";
 import { type JobCredentials, jobFiles, type Place } from "../protocol/job-folder.ts";
-import { openOwn } from "./foreign-file.ts";
+import { openOwn, readText } from "./foreign-file.ts";
 
 /** The most of `stderr.log` that is ever told to the server. */
 const lastWordsBytesMax = 2048;
@@ -40,6 +42,22 @@ export async function makeJobFolder(folder: string, content: JobFolderContent): 
 /** Replaces the credentials in one step, so that the executor reads the old ones or the new ones. */
 export function replaceCredentials(folder: string, credentials: JobCredentials): Promise<void> {
   return replaceFile(join(folder, jobFiles.credentials), JSON.stringify(credentials));
+}
+
+/** The signed manifest as it lies there, for a job that an older agent launched; null without one. */
+export function readManifest(folder: string): Promise<string | null> {
+  return readText(join(folder, jobFiles.manifest), frameBytesMax);
+}
+
+/** What changes in the folder whenever the executor gives a sign of life. */
+export async function readHeartbeat(folder: string): Promise<string> {
+  try {
+    const { mtimeMs, ctimeMs } = await lstat(join(folder, jobFiles.heartbeat));
+    return `${mtimeMs} ${ctimeMs}`;
+  } catch (error) {
+    if (errorCode(error) === "ENOENT") return "none";
+    throw error;
+  }
 }
 
 /** Removes the folder; an executor must be proved gone first. */

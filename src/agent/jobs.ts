@@ -10,8 +10,9 @@ import { join } from "node:path";
 import type { z } from "zod";
 import { describeError, Fault, isFault } from "../model/fault.ts";
 import type {
+  Ack,
   Cancel,
-  Hello,
+  Checkpoint,
   Offer,
   Refused,
   RenewedCredentials,
@@ -19,13 +20,15 @@ import type {
 } from "../protocol/frames.ts";
 import { jobFolderName, type Place } from "../protocol/job-folder.ts";
 import type { JobKey } from "../protocol/job-key.ts";
-import { timeoutGraceMs } from "./ending.ts";
-import { makeJobFolder, removeJobFolder, replaceCredentials } from "./job-files.ts";
+import { makeJobFolder, readManifest, removeJobFolder, replaceCredentials } from "./job-files.ts";
+import { recordOf } from "./job-record.ts";
 import type { JournalJob, Refusal } from "./journal.ts";
+import { isDiskFull } from "./journal-file.ts";
 import { narrowPlace, writableFolders } from "./narrow-place.ts";
 import { decideOffer, type OfferDecision, type VerifiedOffer, verifyOffer } from "./offer.ts";
+import { tellEnded } from "./recall.ts";
 import { createRunningJob, type JobPorts, type RunningJob } from "./running-job.ts";
-import type { Session } from "./session.ts";
+import type { HelloReport, Session } from "./session.ts";
 
 /** How long an executor that another agent launched has to end when it is asked. */
 const othersGraceMs = 5000;
@@ -33,6 +36,8 @@ const othersGraceMs = 5000;
 export interface JobsOptions extends JobPorts {
   readonly directory: string;
   readonly slots: number;
+  /** Of the program, for people. */
+  readonly version?: string;
   readonly place: Place;
   readonly executor: readonly string[];
   /** PATH, LANG and what the configuration adds; HOME is each job's own. */
@@ -43,13 +48,15 @@ export interface Jobs {
   /** Finds again what an earlier agent launched; removes folders that were never begun. */
   restore(): Promise<void>;
   /** What the server must know when it greets: the free slots are those besides the journal's jobs. */
-  report(): Pick<Hello, "journal" | "freeSlots">;
+  report(): HelloReport;
   leases(): { jobs: JobKey[]; freeSlots: number };
   welcome(frame: z.output<typeof Welcome>): void;
   offer(frame: z.output<typeof Offer>, session: Session, serverNowMs: number): Promise<void>;
   cancel(frame: z.output<typeof Cancel>): void;
   renewCredentials(frame: z.output<typeof RenewedCredentials>): Promise<void>;
-  acknowledge(key: JobKey, acknowledged: number): void;
+  acknowledge(frame: z.output<typeof Ack>): void;
+  /** Tells a server that was restored from an older back-up all that ended here. */
+  recall(): Promise<void>;
   disconnected(): void;
   /** Refuses every further offer. */
   stopLaunching(): void;
@@ -98,6 +105,11 @@ export function createJobs(options: JobsOptions): Jobs {
     return true;
   }
 
+  /** On a full disk the one before stays; an older place in the history serves too. */
+  function keepCheckpoint(checkpoint: Checkpoint | undefined): void {
+    if (checkpoint) void journal.setCheckpoint(checkpoint).catch(() => undefined);
+  }
+
   function refuse(refusal: Refusal & { code: z.output<typeof Refused>["code"] }): void {
     journal.recordRefusal(refusal, options.now().toISOString());
     logger.warn("refused an offer", { ...refusal });
@@ -144,7 +156,7 @@ export function createJobs(options: JobsOptions): Jobs {
     const { keys } = session.keyset;
     await removeJobFolder(folder);
     await makeJobFolder(folder, { manifest, grant, keys, place, credentials });
-    journal.add(record);
+    await journal.add(record);
     try {
       const environment = { ...options.environment, HOME: join(folder, "work") };
       await launcher.launch(folder, {
@@ -155,7 +167,7 @@ export function createJobs(options: JobsOptions): Jobs {
       });
     } catch (error) {
       await launcher.end(folder);
-      journal.remove(record.key);
+      await journal.remove(record.key);
       await removeJobFolder(folder);
       throw error;
     }
@@ -178,6 +190,11 @@ export function createJobs(options: JobsOptions): Jobs {
         await launcher.end(join(jobsDirectory, name));
         await removeJobFolder(join(jobsDirectory, name));
       }
+      for (const { key, manifest } of records) {
+        if (manifest !== null) continue;
+        const document = await readManifest(join(jobsDirectory, nameOf(key)));
+        if (document !== null) await journal.setManifest(key, document);
+      }
       const restored = records.map(watchJob);
       await Promise.all(restored.map((job) => job.start()));
       for (const job of restored) {
@@ -185,7 +202,7 @@ export function createJobs(options: JobsOptions): Jobs {
       }
     },
     report() {
-      const journal = [
+      const known = [
         ...[...jobs.values()].flatMap((job) => {
           const state = job.phase();
           return state === "running" || state === "ended" ? [{ ...job.record.key, state }] : [];
@@ -194,8 +211,12 @@ export function createJobs(options: JobsOptions): Jobs {
       ];
       // The server counts every job of the journal as one slot until it has its end.
       return {
-        journal,
-        freeSlots: Math.min(freeSlots(), Math.max(0, options.slots - journal.length)),
+        journal: known,
+        freeSlots: Math.min(freeSlots(), Math.max(0, options.slots - known.length)),
+        checkpoint: journal.checkpoint(),
+        generation: journal.newestGeneration(),
+        slots: options.slots,
+        ...(options.version === undefined ? {} : { version: options.version }),
       };
     },
     leases: () => ({
@@ -208,6 +229,7 @@ export function createJobs(options: JobsOptions): Jobs {
       freeSlots: freeSlots(),
     }),
     welcome(frame) {
+      keepCheckpoint(frame.checkpoint);
       for (const { acknowledged, ...key } of frame.keep)
         jobs.get(nameOf(key))?.resume(acknowledged);
       for (const key of frame.forget) {
@@ -231,14 +253,13 @@ export function createJobs(options: JobsOptions): Jobs {
         if (!starting.has(nameOf(key))) options.link()?.send({ type: "accepted", ...key });
         return;
       }
-      const record = recordOf(verified, clock());
+      const record = recordOf(verified, frame.manifest, clock());
       starting.set(nameOf(key), record);
       logger.info("launching", { job: nameOf(key), operation: verified.manifest.operation });
       const place = narrowPlace(options.place, verified.manifest);
       const launched = launch(frame, session, { record, clear: decision.clear, place })
         .catch((error) => {
-          const code = isFault(error, "conflict") ? "older_epoch_alive" : "invalid";
-          refuse({ code, reason: describeError(error), job: key });
+          refuse({ code: refusalCodeOf(error), reason: describeError(error), job: key });
         })
         .finally(() => {
           starting.delete(nameOf(key));
@@ -256,8 +277,13 @@ export function createJobs(options: JobsOptions): Jobs {
       const job = jobs.get(nameOf(frame));
       if (job?.phase() === "running") await replaceCredentials(job.folder, frame.credentials);
     },
-    acknowledge(key, acknowledged) {
-      jobs.get(nameOf(key))?.acknowledge(acknowledged);
+    acknowledge(frame) {
+      keepCheckpoint(frame.checkpoint);
+      jobs.get(nameOf(frame))?.acknowledge(frame.acknowledged);
+    },
+    async recall() {
+      const told = await tellEnded(journal, options.link);
+      logger.info("told a restored server what ended here", { jobs: told });
     },
     disconnected() {
       for (const job of jobs.values()) job.disconnected();
@@ -268,7 +294,9 @@ export function createJobs(options: JobsOptions): Jobs {
     async drain(waitMs) {
       const deadline = clock() + waitMs;
       await Promise.allSettled(launches);
-      while (running().length > 0 && clock() < deadline) {
+      // The last outcomes need a moment more, where there is a server to tell them to.
+      const untold = () => options.link() !== null && jobs.size > 0;
+      while ((running().length > 0 || untold()) && clock() < deadline) {
         await new Promise((resolve) => setTimeout(resolve, 50));
       }
       await Promise.all(running().map((job) => launcher.end(job.folder)));
@@ -280,7 +308,8 @@ export function createJobs(options: JobsOptions): Jobs {
   };
 }
 
-function recordOf({ key, manifest, manifestDigest, component }: VerifiedOffer, nowMs: number) {
-  const deadlineMs = nowMs + manifest.timeoutSeconds * 1000;
-  return { key, component, manifestDigest, deadlineMs, endReason: null, graceMs: timeoutGraceMs };
+/** Both an older executor that is still there and a full disk are a matter of time, and cost no attempt. */
+function refusalCodeOf(error: unknown): z.output<typeof Refused>["code"] {
+  if (isDiskFull(error)) return "no_slot";
+  return isFault(error, "conflict") ? "older_epoch_alive" : "invalid";
 }

@@ -1,37 +1,53 @@
 /**
- * The agent's journal: what it launched, which epochs it has seen, what it refused. SQLite, flushed at
- * every commit, so nothing here is forgotten by kill -9 or a loss of power.
+ * The agent's journal: what it launched, which epochs it has seen, what it refused, its outbox, and what
+ * it remembers of jobs that ended. All of it in one file, so that one commit covers what belongs together.
  *
  * Invariant: the newest epoch seen of a job never goes down and outlives the job's folder, so an old
- * offer can never start anything again. The file is locked: one agent per folder.
+ * offer can never start anything again. Only the newest epochs are kept: a grant older than its lease and
+ * a minute is refused whatever its epoch is (`offer.ts`), and nobody launches so many jobs in that time.
  */
-import { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
-import { Fault } from "../model/fault.ts";
 import type { JobId } from "../model/ids.ts";
-import type { Epoch } from "../model/job.ts";
+import { compareEpochs, type Epoch } from "../model/job.ts";
 import type { Digest } from "../model/json.ts";
+import type { Checkpoint } from "../protocol/frames.ts";
 import { jobFolderName } from "../protocol/job-folder.ts";
 import type { JobKey } from "../protocol/job-key.ts";
 import { DigestText, JobIdText } from "../protocol/json-schema.ts";
+import {
+  isDiskFull,
+  type JournalFile,
+  type JournalFileOptions,
+  openJournalFile,
+} from "./journal-file.ts";
+import { createRecallMemory, type RecallMemory } from "./recall-memory.ts";
+import {
+  createSpool,
+  type JobSpool,
+  jobSpoolBytesMaxDefault,
+  type SpoolLimits,
+  spoolBytesMaxDefault,
+} from "./spool.ts";
 
-const schemaVersion = 1;
 const refusalsMax = 10_000;
-const lockWaitMs = 1000;
-/** SQLite's own number for "another process has it locked". */
-const sqliteBusy = 5;
+const epochsMax = 100_000;
 
 /** Why the agent itself brings an executor to its end. */
-export type EndReason = "cancelled" | "timed_out";
+export const endReasons = ["cancelled", "timed_out", "silent"] as const;
+export type EndReason = (typeof endReasons)[number];
 
 /** What must be known of a job to watch it again after a restart. */
 export interface JournalJob {
   readonly key: JobKey;
   /** What it works on, so that two never work on the same thing; null for builds. */
   readonly component: string | null;
+  /** The signed document; null where an agent of version 1 launched it. */
+  readonly manifest: string | null;
   readonly manifestDigest: Digest;
   /** On the machine's monotonic clock, which goes on while the agent is away. */
   readonly deadlineMs: number;
+  /** How long the executor may give no sign of life; null: for ever. */
+  readonly silenceMs: number | null;
   readonly endReason: EndReason | null;
   readonly graceMs: number;
 }
@@ -46,14 +62,31 @@ export interface Journal {
   jobs(): JournalJob[];
   /** The newest epoch ever launched of a job. */
   newestEpoch(jobId: JobId): Epoch | null;
+  /** The newest generation of any job that was launched, 0 before the first. */
+  newestGeneration(): number;
   /** Records a job and its epoch in one step, before it is launched. */
-  add(job: JournalJob): void;
+  add(job: JournalJob): Promise<void>;
+  /** For a job that an older agent launched. */
+  setManifest(key: JobKey, manifest: string): Promise<void>;
+  /** On a full disk it is known to this agent alone; the server asks again after a restart. */
   setEnding(key: JobKey, reason: EndReason, graceMs: number): void;
-  /** Forgets the job; its epoch stays. */
-  remove(key: JobKey): void;
+  /** Forgets the job and its events; its epoch stays, and its outcome for a recall. */
+  remove(key: JobKey): Promise<void>;
+  /** The outbox of a job that is in the journal. */
+  spoolOf(key: JobKey): JobSpool;
+  /** Bytes that all outboxes take. */
+  spooledBytes(): number;
+  recallPages(): ReturnType<RecallMemory["pages"]>;
+  checkpoint(): Checkpoint | null;
+  setCheckpoint(checkpoint: Checkpoint): Promise<void>;
+  /** On a full disk only the server keeps it. */
   recordRefusal(refusal: Refusal, at: string): void;
   refusals(): Refusal[];
   close(): void;
+}
+
+export interface JournalOptions extends JournalFileOptions, Partial<SpoolLimits> {
+  readonly now: () => Date;
 }
 
 const Row = z.object({
@@ -61,127 +94,135 @@ const Row = z.object({
   generation: z.int(),
   n: z.int(),
   component: z.string().nullable(),
+  manifest: z.string().nullable(),
   manifest_digest: DigestText,
   deadline_ms: z.number(),
-  end_reason: z.enum(["cancelled", "timed_out"]).nullable(),
+  silence_ms: z.number().nullable(),
+  end_reason: z.enum(endReasons).nullable(),
   grace_ms: z.number(),
 });
 
 const RefusalRow = z.object({ code: z.string(), reason: z.string(), job: z.string().nullable() });
 
 /** Opens (or makes) the journal; a `Fault` when another agent has it open. */
-export function openJournal(path: string): Journal {
-  const database = openDatabase(path);
+export function openJournal(path: string, options: JournalOptions): Journal {
+  const file = openJournalFile(path, options);
+  const { database } = file;
+  const memory = createRecallMemory(database);
+  const {
+    spoolBytesMax = spoolBytesMaxDefault,
+    jobSpoolBytesMax = Math.min(jobSpoolBytesMaxDefault, spoolBytesMax),
+    now,
+  } = options;
+  const spool = createSpool(file, memory, { limits: { spoolBytesMax, jobSpoolBytesMax }, now });
+  const epochs = createEpochs(file);
   const addJob = database.prepare(
-    `insert into jobs (name, job_id, generation, n, component, manifest_digest, deadline_ms, grace_ms)
-     values (?, ?, ?, ?, ?, ?, ?, ?)`,
-  );
-  const addEpoch = database.prepare(
-    `insert into epochs (job_id, generation, n) values (?, ?, ?)
-     on conflict (job_id) do update set generation = excluded.generation, n = excluded.n
-     where (excluded.generation, excluded.n) > (generation, n)`,
+    `insert into jobs (name, job_id, generation, n, component, manifest, manifest_digest,
+       deadline_ms, silence_ms, grace_ms) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   );
   return {
     jobs: () => database.prepare("select * from jobs order by name").all().map(toJob),
-    newestEpoch(jobId) {
-      const row = database.prepare("select generation, n from epochs where job_id = ?").get(jobId);
-      return row ? { generation: Number(row.generation), n: Number(row.n) } : null;
-    },
-    add({ key, component, manifestDigest, deadlineMs, graceMs }) {
-      const { jobId, epoch } = key;
-      inTransaction(database, () => {
-        addEpoch.run(jobId, epoch.generation, epoch.n);
-        const name = nameOf(key);
-        const { generation, n } = epoch;
-        addJob.run(name, jobId, generation, n, component, manifestDigest, deadlineMs, graceMs);
+    newestEpoch: epochs.newest,
+    newestGeneration: memory.generation,
+    add(job) {
+      const { jobId, epoch } = job.key;
+      const { generation, n } = epoch;
+      const { component, manifest, manifestDigest, deadlineMs, silenceMs, graceMs } = job;
+      return file.queue(() => {
+        epochs.note(job.key);
+        memory.noteGeneration(generation);
+        const what = [nameOf(job.key), jobId, generation, n, component, manifest] as const;
+        addJob.run(...what, manifestDigest, deadlineMs, silenceMs, graceMs);
       });
+    },
+    setManifest(key, manifest) {
+      const update = database.prepare("update jobs set manifest = ? where name = ?");
+      return file.queue(() => void update.run(manifest, nameOf(key)));
     },
     setEnding(key, reason, graceMs) {
-      database
-        .prepare("update jobs set end_reason = ?, grace_ms = ? where name = ?")
-        .run(reason, graceMs, nameOf(key));
+      const update = database.prepare(
+        "update jobs set end_reason = ?, grace_ms = ? where name = ?",
+      );
+      unlessFull(() => file.commit(() => update.run(reason, graceMs, nameOf(key))));
     },
     remove(key) {
-      database.prepare("delete from jobs where name = ?").run(nameOf(key));
-    },
-    recordRefusal({ code, reason, job }, at) {
-      inTransaction(database, () => {
-        const { lastInsertRowid } = database
-          .prepare("insert into refusals (at, code, reason, job) values (?, ?, ?, ?)")
-          .run(at, code, reason, job && JSON.stringify(job));
-        database
-          .prepare("delete from refusals where id <= ?")
-          .run(Number(lastInsertRowid) - refusalsMax);
+      return file.queue(() => {
+        spool.removeJob(nameOf(key));
+        database.prepare("delete from jobs where name = ?").run(nameOf(key));
       });
     },
-    refusals: () =>
+    spoolOf: (key) => spool.ofJob(key, nameOf(key)),
+    spooledBytes: spool.total,
+    recallPages: memory.pages,
+    checkpoint: memory.checkpoint,
+    setCheckpoint: (checkpoint) => file.queue(() => memory.setCheckpoint(checkpoint)),
+    ...createRefusals(file),
+    close() {
+      spool.close();
+      file.close();
+    },
+  };
+}
+
+function createEpochs({ database }: JournalFile) {
+  const seen = database.prepare(
+    `select generation, n from epochs where job_id = ?
+     union all select generation, n from jobs where job_id = ?`,
+  );
+  // Replaced, not updated: it becomes the newest row, which goes last.
+  const replace = database.prepare(
+    "insert or replace into epochs (job_id, generation, n) values (?, ?, ?)",
+  );
+  const trim = database.prepare("delete from epochs where rowid <= ?");
+
+  function newest(jobId: JobId): Epoch | null {
+    return seen
+      .all(jobId, jobId)
+      .map(({ generation, n }) => ({ generation: Number(generation), n: Number(n) }))
+      .reduce<Epoch | null>((a, b) => (a && compareEpochs(a, b) > 0 ? a : b), null);
+  }
+
+  return {
+    newest,
+    /** Inside a transaction. */
+    note({ jobId, epoch }: JobKey): void {
+      const known = newest(jobId);
+      if (known && compareEpochs(known, epoch) >= 0) return;
+      const { lastInsertRowid } = replace.run(jobId, epoch.generation, epoch.n);
+      trim.run(Number(lastInsertRowid) - epochsMax);
+    },
+  };
+}
+
+function createRefusals({ database, commit }: JournalFile) {
+  return {
+    recordRefusal({ code, reason, job }: Refusal, at: string): void {
+      const insert = database.prepare(
+        "insert into refusals (at, code, reason, job) values (?, ?, ?, ?)",
+      );
+      const trim = database.prepare("delete from refusals where id <= ?");
+      unlessFull(() =>
+        commit(() => {
+          const { lastInsertRowid } = insert.run(at, code, reason, job && JSON.stringify(job));
+          trim.run(Number(lastInsertRowid) - refusalsMax);
+        }),
+      );
+    },
+    refusals: (): Refusal[] =>
       database
         .prepare("select code, reason, job from refusals order by id")
         .all()
         .map((row) => RefusalRow.parse(row))
         .map((row) => ({ ...row, job: row.job === null ? null : JSON.parse(row.job) })),
-    close: () => database.close(),
   };
 }
 
-function openDatabase(path: string): DatabaseSync {
-  const database = new DatabaseSync(path);
-  try {
-    // Exclusive: the lock is taken by the first write and held until the process ends, however it ends.
-    database.exec(`pragma busy_timeout = ${lockWaitMs};
-      pragma locking_mode = exclusive; pragma journal_mode = wal; pragma synchronous = full`);
-    inTransaction(database, () => migrate(database, path));
-    return database;
-  } catch (error) {
-    database.close();
-    if (isBusy(error)) {
-      throw new Fault(
-        "conflict",
-        `Expected to be the only agent in this folder, but another one has ${path} open. Stop it first.`,
-        { cause: error },
-      );
-    }
-    throw error;
-  }
-}
-
-function isBusy(error: unknown): boolean {
-  return error instanceof Error && "errcode" in error && error.errcode === sqliteBusy;
-}
-
-function migrate(database: DatabaseSync, path: string): void {
-  const version = Number(database.prepare("pragma user_version").get()?.user_version);
-  if (version > schemaVersion) {
-    throw new Fault(
-      "conflict",
-      `Expected a journal of version ${schemaVersion} or older in ${path}, got version ${version}. Start the newer agent that made it.`,
-    );
-  }
-  if (version === schemaVersion) return;
-  database.exec(`
-    create table jobs (
-      name text primary key, job_id text not null, generation integer not null, n integer not null,
-      component text, manifest_digest text not null, deadline_ms real not null,
-      end_reason text check (end_reason in ('cancelled', 'timed_out')), grace_ms real not null
-    ) strict;
-    create table epochs (
-      job_id text primary key, generation integer not null, n integer not null
-    ) strict;
-    create table refusals (
-      id integer primary key autoincrement, at text not null,
-      code text not null, reason text not null, job text
-    ) strict;
-    pragma user_version = ${schemaVersion}`);
-}
-
-function inTransaction(database: DatabaseSync, act: () => void): void {
-  database.exec("begin immediate");
+/** What is not worth the agent's life when the disk is full. */
+function unlessFull(act: () => unknown): void {
   try {
     act();
-    database.exec("commit");
   } catch (error) {
-    database.exec("rollback");
-    throw error;
+    if (!isDiskFull(error)) throw error;
   }
 }
 
@@ -190,8 +231,10 @@ function toJob(row: unknown): JournalJob {
   return {
     key: { jobId: parsed.job_id, epoch: { generation: parsed.generation, n: parsed.n } },
     component: parsed.component,
+    manifest: parsed.manifest,
     manifestDigest: parsed.manifest_digest,
     deadlineMs: parsed.deadline_ms,
+    silenceMs: parsed.silence_ms,
     endReason: parsed.end_reason,
     graceMs: parsed.grace_ms,
   };

@@ -2,29 +2,36 @@
  * One launched job, watched until the server has its end.
  *
  *   running ──outcome written, executor gone──────────────> ended ──outcome acknowledged──> removed
- *      │  └──cancelled or timed out, proved gone──append──────^                                ^
+ *      │  └──cancelled, timed out or silent, proved gone──────^                                ^
  *      └────gone without an outcome──────────────────────> lost ──────loss acknowledged────────┤
  *   any ────the server forgets it──────────────────────────────────executor ended──────────────┘
  *
  * Invariant: exactly one outcome or one loss per epoch; the folder goes only when the server has it (or
  * wants none), the row in the journal goes first, and no process of the tree is left behind.
  */
-import { type FSWatcher, watch } from "node:fs";
+import type { FSWatcher } from "node:fs";
 import { basename } from "node:path";
 import { describeError } from "../model/fault.ts";
 import type { AgentFrame } from "../protocol/frames.ts";
 import type { JobKey } from "../protocol/job-key.ts";
-import { type Ending, nextStep, outcomeOf, timeoutGraceMs, withReason } from "./ending.ts";
+import {
+  type Ending,
+  nextStep,
+  outcomeOf,
+  silenceGraceMs,
+  timeoutGraceMs,
+  withReason,
+} from "./ending.ts";
 import { createEventOutbox } from "./event-outbox.ts";
-import { appendOutcome, readLastEvent } from "./events-file.ts";
-import { boundStderr, readLastWords, removeJobFolder } from "./job-files.ts";
+import { watchFolder } from "./folder-watch.ts";
+import { boundStderr, readHeartbeat, readLastWords, removeJobFolder } from "./job-files.ts";
 import type { Journal, JournalJob } from "./journal.ts";
+import { isDiskFull } from "./journal-file.ts";
 import type { Found, Launcher } from "./launcher.ts";
 import type { Logger } from "./log.ts";
+import { isTooLong, look, type Silence } from "./silence.ts";
 
 const pollMs = 200;
-/** A busy executor writes many lines at once: one look for all of them. */
-const coalesceMs = 10;
 /** How long lines may delay the news of a loss. */
 const lossDelayMs = 5000;
 /** How long an executor may take to exit once its outcome is safe. */
@@ -80,12 +87,15 @@ export function createRunningJob(ports: JobPorts, record: JournalJob, folder: st
   const { key } = record;
   const logger = ports.logger;
   const name = basename(folder);
-  const outbox = createEventOutbox(folder);
+  const outbox = createEventOutbox(journal.spoolOf(key), folder, (event) =>
+    withReason(event, ending?.reason ?? null),
+  );
   let phase: JobPhase = "running";
   let resumed = false;
   let ending: Ending | null = record.endReason && beginEnding(record.endReason, record.graceMs);
   let loss: { reason: string; atMs: number; sent: boolean } | null = null;
   let safeAtMs: number | null = null;
+  let silence: Silence | null = null;
   let leaving = false;
   let forgetting = false;
   let watcher: FSWatcher | null = null;
@@ -104,8 +114,8 @@ export function createRunningJob(ports: JobPorts, record: JournalJob, folder: st
 
   function setEnding(reason: Ending["reason"], graceMs: number): void {
     ending = beginEnding(reason, graceMs);
-    journal.setEnding(key, reason, graceMs);
     logger.info("ending an executor", { job: name, reason });
+    journal.setEnding(key, reason, graceMs);
   }
 
   function move(next: JobPhase): void {
@@ -124,7 +134,11 @@ export function createRunningJob(ports: JobPorts, record: JournalJob, folder: st
       if (clock() - safeAtMs >= lingerMs) await launcher.end(folder);
     }
     if (outcomeRead) return;
+    const { mark } = outbox.state();
+    const sign = `${await readHeartbeat(folder)} ${mark.segment} ${mark.offset}`;
+    silence = look(silence, sign, clock());
     if (!ending && clock() >= record.deadlineMs) setEnding("timed_out", timeoutGraceMs);
+    if (!ending && isTooLong(silence, record.silenceMs)) setEnding("silent", silenceGraceMs);
     if (!ending) return;
     const step = nextStep(ending, clock());
     if (step === "end") await launcher.end(folder);
@@ -136,12 +150,14 @@ export function createRunningJob(ports: JobPorts, record: JournalJob, folder: st
 
   async function settle(found: Exclude<Found, "running">): Promise<void> {
     await launcher.end(folder); // what the executor left behind, and the proof that nothing is
-    const last = await readLastEvent(folder);
-    if (last?.type === "outcome") return move("ended");
+    while (await outbox.importNew());
+    const { outcomeRead, corrupt } = outbox.state();
+    if (outcomeRead) return move("ended");
     if (ending) {
-      await appendOutcome(folder, outcomeOf(ending.reason), ports.now());
+      await outbox.finish(outcomeOf(ending.reason), ports.now());
       return move("ended");
     }
+    if (corrupt !== null) return loseCorrupt(corrupt);
     const how = found === "gone" ? "vanished" : `exited with code ${found.exitCode}`;
     const words = await readLastWords(folder);
     lose(`The executor ${how} without an outcome.${words && ` Its last words: ${words}`}`);
@@ -153,42 +169,51 @@ export function createRunningJob(ports: JobPorts, record: JournalJob, folder: st
     move("lost");
   }
 
+  function loseCorrupt(corrupt: string): void {
+    lose(`The executor's events cannot be read: ${corrupt}.`);
+  }
+
+  /** Whatever the executor wrote goes to the outbox, connected or not. */
+  async function importEvents(): Promise<void> {
+    if (phase !== "running") return;
+    if (await outbox.importNew()) woken = true;
+    const { corrupt } = outbox.state();
+    if (corrupt === null) return;
+    await launcher.end(folder);
+    loseCorrupt(corrupt);
+  }
+
   /** Sends what is new; tells a loss once its lines are safe, or have had their time. */
-  async function report(): Promise<void> {
+  function report(): void {
     const link = ports.link();
     if (!link) return;
-    if (resumed && !outbox.state().corrupt) {
-      await outbox.pump((events) => {
-        const current = ports.link();
-        if (current !== link || !link.hasRoom(key)) return false;
-        const told = events.map((event) => withReason(event, ending?.reason ?? null));
-        link.send({ type: "events", ...key, events: told });
+    if (resumed) {
+      outbox.pump(link.protocol, (events) => {
+        if (!link.hasRoom(key)) return false;
+        link.send({ type: "events", ...key, events });
         return true;
       });
     }
-    const { drained, corrupt } = outbox.state();
-    if (corrupt !== null && phase !== "lost") {
-      await launcher.end(folder);
-      lose(`The executor's events cannot be read: ${corrupt}.`);
-    }
-    if (!loss || loss.sent || ports.link() !== link) return;
+    if (!loss || loss.sent) return;
     const waited = clock() - loss.atMs >= lossDelayMs;
-    if (resumed && !drained && corrupt === null && !waited) return;
+    if (resumed && !outbox.state().drained && !waited) return;
     loss.sent = true;
     link.send({ type: "lost", ...key, reason: loss.reason });
   }
 
   async function remove(): Promise<void> {
     await launcher.end(folder);
-    journal.remove(key); // first: a row without a folder would be told as a loss after a crash
+    await journal.remove(key); // first: a row without a folder would be told as a loss after a crash
     await removeJobFolder(folder);
     move("removed");
   }
 
   async function step(): Promise<void> {
     if (forgetting) return remove();
-    if (phase === "running") await watchExecutor();
-    await report();
+    // Each by itself: what cannot be imported now, on a full disk, holds up neither watch nor report.
+    await attempt(importEvents);
+    if (phase === "running") await attempt(watchExecutor);
+    report();
     if (phase === "ended" && outbox.state().outcomeAcknowledged) await remove();
   }
 
@@ -197,6 +222,7 @@ export function createRunningJob(ports: JobPorts, record: JournalJob, folder: st
     try {
       await act();
     } catch (error) {
+      if (isDiskFull(error)) return; // told once, by the journal
       const reason = describeError(error);
       logger.error("watching a job failed; trying again", { job: name, reason });
     }
@@ -271,23 +297,4 @@ export function createRunningJob(ports: JobPorts, record: JournalJob, folder: st
       await loop;
     },
   };
-}
-
-/** Quick news where the system gives any; the poll serves where it does not. */
-function watchFolder(folder: string, changed: () => void): FSWatcher | null {
-  try {
-    let pending = false;
-    const watcher = watch(folder, { persistent: false }, () => {
-      if (pending) return;
-      pending = true;
-      setTimeout(() => {
-        pending = false;
-        changed();
-      }, coalesceMs);
-    });
-    watcher.on("error", () => watcher.close());
-    return watcher;
-  } catch {
-    return null;
-  }
 }
