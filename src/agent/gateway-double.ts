@@ -331,10 +331,11 @@ export async function createGatewayDouble(tls: { key: string; cert: string } | n
 export async function until(
   condition: () => boolean | Promise<boolean>,
   what: string,
+  patienceMs = waitMs,
 ): Promise<void> {
-  const deadline = performance.now() + waitMs;
+  const deadline = performance.now() + patienceMs;
   while (!(await condition())) {
-    assert(performance.now() < deadline, `Waited ${waitMs} ms in vain for ${what}.`);
+    assert(performance.now() < deadline, `Waited ${patienceMs} ms in vain for ${what}.`);
     await sleep(5);
   }
 }
