@@ -9,8 +9,7 @@ export type WakeTopic =
   | `jobs:${string}` // this queue has a job to offer, or one to cancel
   | `agent:${string}` // this agent's row has changed: superseded, revoked, drained
   | "live" // something that people watch has changed
-  | `log:${string}` // a job has new lines
-  | `agent:${string}`; // this agent was revoked: its connection ends
+  | `log:${string}`; // a job has new lines
 
 /** Every topic at once, where it is not known which ones were missed. */
 export const everyTopic = "*";
