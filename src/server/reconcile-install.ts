@@ -1,5 +1,5 @@
 /**
- * Reconcile at the edge: lock the install's row, load its situation, ask the pure `reconcile`, queue
+ * Reconcile at the edge: lock installs' rows, load their situations, ask the pure `reconcile`, queue
  * what it says. Two servers and fifty triggers at once make the same jobs as one: the row's lock sees
  * to it, and a unique index stands behind it.
  */
@@ -33,42 +33,49 @@ export interface InstallRow {
   config: AppConfig | null;
 }
 
-/** Reconciles one install that is due. False when none is. */
+/** How many installs one transaction reconciles at most: their rows stay locked until it commits. */
+const installsAtOnce = 16;
+
+/** Reconciles installs that are due, a few in one transaction. False when none is. */
 export async function reconcileNext(context: ServerContext): Promise<boolean> {
-  const done = await context.database.transaction("server", async (sql) => {
-    const install = await lockDueInstall(sql);
-    if (!install) return null;
-    const queues = await reconcileInstall(context, sql, install);
-    await sql.query("update installs set reconcile_due_at = null where id = $1", [install.id]);
-    return { queues };
+  const queues = await context.database.transaction("server", async (sql) => {
+    const installs = await lockDueInstalls(sql);
+    if (installs.length === 0) return null;
+    const jobs = await nextJobs(context, sql, installs);
+    if (jobs.length > 0) await queueJobs(sql, jobs);
+    await sql.query("update installs set reconcile_due_at = null where id = any($1)", [
+      installs.map(({ id }) => id),
+    ]);
+    return new Set(jobs.map((job) => job.queue));
   });
-  if (!done) return false;
-  for (const queue of done.queues) context.wake.notify(`jobs:${queue}`);
+  if (!queues) return false;
+  for (const queue of queues) context.wake.notify(`jobs:${queue}`);
   context.wake.notify("live");
   return true;
 }
 
-/** Makes the next jobs of a locked install; gives the queues that have new ones. */
-export async function reconcileInstall(
+/** The next jobs of locked installs, signed. */
+async function nextJobs(
   context: ServerContext,
   sql: Sql,
-  install: InstallRow,
-): Promise<Set<string>> {
-  const situation = await loadSituation(sql, install);
-  const next = reconcile(situation);
+  installs: readonly InstallRow[],
+): Promise<NewJob[]> {
+  const situations = await Promise.all(installs.map((install) => loadSituation(sql, install)));
   const jobs: NewJob[] = [];
-  for (const each of next) {
-    const draft = draftManifest(install, situation, each);
-    jobs.push(
-      await createJob(context, draft, { deploy: install.deploy, generation: install.generation }),
-    );
+  for (const [index, install] of installs.entries()) {
+    const situation = situations[index];
+    if (!situation) continue;
+    const { deploy, generation } = install;
+    for (const each of reconcile(situation)) {
+      const draft = draftManifest(install, situation, each);
+      jobs.push(await createJob(context, draft, { deploy, generation }));
+    }
   }
-  if (jobs.length > 0) await queueJobs(sql, jobs);
-  return new Set(jobs.map((job) => job.queue));
+  return jobs;
 }
 
-async function lockDueInstall(sql: Sql): Promise<InstallRow | null> {
-  const [row] = await sql.query<InstallRow>(
+function lockDueInstalls(sql: Sql): Promise<InstallRow[]> {
+  return sql.query<InstallRow>(
     `select installs.id, installs.app_id, apps.name as app_name, installs.name, installs.state,
             installs.paused_at is not null or installs.recall_since is not null as held,
             installs.sandbox_type, installs.sandbox, installs.inputs, installs.deploy, installs.generation,
@@ -79,24 +86,31 @@ async function lockDueInstall(sql: Sql): Promise<InstallRow | null> {
      left join app_configs on app_configs.app_id = releases.app_id
                           and app_configs.number = releases.config_number
      where installs.reconcile_due_at <= clock_timestamp()
-     order by installs.reconcile_due_at limit 1
+     order by installs.reconcile_due_at limit $1
      for update of installs skip locked`,
+    [installsAtOnce],
   );
-  return row ?? null;
 }
 
+/** All four at once: they go out together, and cost one round trip. */
 async function loadSituation(sql: Sql, install: InstallRow): Promise<InstallSituation> {
   const { id, deploy } = install;
+  const [active, synced, underWay, finished] = await Promise.all([
+    loadActive(sql, id),
+    loadSynced(sql, id),
+    loadUnderWay(sql, id),
+    loadFinished(sql, id, deploy),
+  ]);
   return {
     state: install.state,
     held: install.held,
     inputs: install.inputs,
     sandboxHash: install.sandbox?.outputsHash ?? null,
     desired: desiredComponents(install),
-    active: await loadActive(sql, id),
-    synced: await loadSynced(sql, id),
-    underWay: await loadUnderWay(sql, id),
-    finished: await loadFinished(sql, id, deploy),
+    active,
+    synced,
+    underWay,
+    finished,
   };
 }
 

@@ -26,7 +26,10 @@ export async function loadSynced(sql: Sql, installId: string): Promise<Set<Diges
 /** Components with an unfinished job; null is the sandbox. */
 export async function loadUnderWay(sql: Sql, installId: string): Promise<Set<string | null>> {
   const rows = await sql.query<{ component: string | null }>(
-    "select component from jobs where install_id = $1 and outcome is null",
+    // By state, not by outcome: only so can the index of unfinished jobs answer, whose size is that of
+    // the work under way and not that of the install's whole history.
+    `select component from jobs
+     where install_id = $1 and state not in ('succeeded', 'failed', 'cancelled')`,
     [installId],
   );
   return new Set(rows.map((row) => row.component));
