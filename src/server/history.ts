@@ -22,6 +22,29 @@ export async function newestCheckpoint(
   return { position, mark: `${hash}.${seal(context, position, hash)}` };
 }
 
+/** The newest place in history for many who ask at once. */
+export interface Checkpoints {
+  /** Not older than this call: everything that was committed before it is part of it. */
+  newest(): Promise<Checkpoint>;
+}
+
+/** Reads once for all who asked while the last read was under way. */
+export function createCheckpoints(context: ServerContext): Checkpoints {
+  let reading: Promise<unknown> = Promise.resolve();
+  let next: Promise<Checkpoint> | null = null;
+  return {
+    newest() {
+      next ??= reading.then(() => {
+        next = null;
+        const read = newestCheckpoint(context);
+        reading = read.catch(() => undefined);
+        return read;
+      });
+      return next;
+    },
+  };
+}
+
 /** `lost`: this server sealed it, but the database does not tell of it. `forged`: it did not. */
 export async function judgeCheckpoint(
   context: ServerContext,

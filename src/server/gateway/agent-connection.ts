@@ -39,7 +39,7 @@ export function serveAgent(
   id: string,
   onReady: (connection: AgentConnection) => void,
 ): Served {
-  const { context, limits, line, lookout, rollCall, refusals } = parts;
+  const { context, limits, line, lookout, rollCall, refusals, checkpoints } = parts;
   const nonce = Buffer.from(context.random(24)).toString("base64url");
   let phase: "challenged" | "greeted" | "ready" | "closing" | "closed" = "challenged";
   let connection: AgentConnection | null = null;
@@ -196,7 +196,10 @@ export function serveAgent(
     // What was received before the socket ended is still true.
     if (!agent || phase === "closing") return;
     const { ack, ended } = await handleReport(context, agent.id, frame);
-    if (ack) await effects.send({ type: "ack", ...ack });
+    // With an outcome goes the place in history where it stands: losing it later will be noticed.
+    const place =
+      ack && ended && (protocol ?? 1) >= 2 ? { checkpoint: await checkpoints.newest() } : {};
+    if (ack) await effects.send({ type: "ack", ...ack, ...place });
     if (!ended) return;
     held.release(ended);
     if (connection && phase === "ready") lookout.look(connection);

@@ -1,5 +1,6 @@
 /** What a gateway and its connections know of each other. */
 import type { ServerContext } from "../context.ts";
+import type { Checkpoints } from "../history.ts";
 import type { KnownAgent } from "./handshake.ts";
 import type { HandshakeLine } from "./handshake-line.ts";
 import type { GatewayLimits } from "./limits.ts";
@@ -15,6 +16,7 @@ export interface GatewayParts {
   readonly lookout: Lookout;
   readonly rollCall: RollCall;
   readonly refusals: RefusalLog;
+  readonly checkpoints: Checkpoints;
   /** The time of the sweep: it stands still while the whole process does. */
   readonly sweepTime: () => number;
 }

@@ -12,6 +12,7 @@ import { WebSocketServer } from "ws";
 import { gatewayPath } from "../../protocol/enrolment.ts";
 import { frameBytesMax } from "../../protocol/frames.ts";
 import type { ServerContext } from "../context.ts";
+import { createCheckpoints } from "../history.ts";
 import { serveAgent } from "./agent-connection.ts";
 import { AgentSocket } from "./agent-socket.ts";
 import type { AgentConnection, GatewayParts, Served } from "./gateway-parts.ts";
@@ -55,6 +56,7 @@ export function createGateway(context: ServerContext, given: Partial<GatewayLimi
       if (missing) lookout.look(missing);
     }),
     refusals: createRefusalLog(context),
+    checkpoints: createCheckpoints(context),
     sweepTime: clock.now,
   };
 
