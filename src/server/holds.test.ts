@@ -129,6 +129,16 @@ test("a resume of an install that is not paused changes nothing", async () => {
   ]);
 
   await resumeInstall(server.context, "server", "awake");
+  // Held by a restore, which a resume does not end.
+  await server.database.query(
+    "update installs set recall_since = now() - interval '1 hour' where id = $1",
+    [id],
+  );
+  await server.database.query(
+    "update jobs set created_at = now() - interval '1 day' where id = $1",
+    [jobId],
+  );
+  await resumeInstall(server.context, "server", "awake");
 
   const [row] = await server.database.query<{ start_by: Date }>(
     "select start_by from jobs where id = $1",
