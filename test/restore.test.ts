@@ -53,7 +53,10 @@ test("back up, deploy, restore: what was deployed since stays, runs no second ti
   assert.deepEqual(await outputsOf(restored), ["second", "second"]);
   const { jobs } = await restored.api<{ jobs: JobView[] }>("/api/jobs?limit=200");
   assert(jobs.every(({ state }) => state === "succeeded" || state === "cancelled"));
-  assert.equal((await restored.install()).agent?.connected, true);
+  await until(
+    async () => (await restored.install()).agent?.connected === true,
+    "the agent, having told its part, is connected again",
+  );
 
   // The person says what should run: what runs already. Nothing is to be done.
   await writeApp(app, "second");
@@ -93,7 +96,10 @@ async function outputsOf(system: System): Promise<unknown[]> {
 
 async function writeApp(folder: string, value: string): Promise<void> {
   await mkdir(join(folder, "components"), { recursive: true });
-  await writeFile(join(folder, "metadata.toml"), 'version = "v2"\ndisplay_name = "restore"\n');
+  await writeFile(
+    join(folder, "metadata.toml"),
+    'version = "v2"\nname = "restore"\ndisplay_name = "restore"\n',
+  );
   await writeFile(join(folder, "sandbox.toml"), 'type = "local"\n');
   for (const [name, dependencies] of [
     ["a", "[]"],
