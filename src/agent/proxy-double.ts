@@ -29,7 +29,7 @@ export async function createProxyDouble(options: ProxyDoubleOptions) {
 
   /** Without CONNECT: an old reverse proxy, which drops what is meant for the next hop alone, `Upgrade` too. */
   function forward(incoming: IncomingMessage, answer: ServerResponse): void {
-    const { connection, upgrade, ...headers } = incoming.headers;
+    const { connection: _connection, upgrade: _upgrade, ...headers } = incoming.headers;
     const { method, url: path } = incoming;
     const onward = request(
       { port: targetPort, method, path, headers, agent: false },
