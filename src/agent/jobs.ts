@@ -20,13 +20,13 @@ import type {
 } from "../protocol/frames.ts";
 import { jobFolderName, type Place } from "../protocol/job-folder.ts";
 import type { JobKey } from "../protocol/job-key.ts";
-import { makeJobFolder, readManifest, removeJobFolder, replaceCredentials } from "./job-files.ts";
+import { makeJobFolder, removeJobFolder, replaceCredentials } from "./job-files.ts";
 import { recordOf } from "./job-record.ts";
 import type { JournalJob, Refusal } from "./journal.ts";
 import { isDiskFull } from "./journal-file.ts";
 import { narrowPlace, writableFolders } from "./narrow-place.ts";
 import { decideOffer, type OfferDecision, type VerifiedOffer, verifyOffer } from "./offer.ts";
-import { tellEnded } from "./recall.ts";
+import { completeManifests, tellEnded } from "./recall.ts";
 import { createRunningJob, type JobPorts, type RunningJob } from "./running-job.ts";
 import type { HelloReport, Session } from "./session.ts";
 
@@ -190,11 +190,7 @@ export function createJobs(options: JobsOptions): Jobs {
         await launcher.end(join(jobsDirectory, name));
         await removeJobFolder(join(jobsDirectory, name));
       }
-      for (const { key, manifest } of records) {
-        if (manifest !== null) continue;
-        const document = await readManifest(join(jobsDirectory, nameOf(key)));
-        if (document !== null) await journal.setManifest(key, document);
-      }
+      await completeManifests(journal, jobsDirectory);
       const restored = records.map(watchJob);
       await Promise.all(restored.map((job) => job.start()));
       for (const job of restored) {
