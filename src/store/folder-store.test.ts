@@ -86,6 +86,47 @@ test("folder store: several processes create and count in one store, and no coun
     await store.close();
   }));
 
+test("folder store: a full disk is said for what it is, keeps what was there, and passes", () =>
+  inFolder(async (folder) => {
+    const script = `
+      import { rmSync, writeFileSync } from "node:fs";
+      import { createFolderStore } from ${JSON.stringify(join(import.meta.dirname, "folder-store.ts"))};
+      const fence = ${JSON.stringify(fence)};
+      const options = { expectedVersion: "any", fence };
+      const store = await createFolderStore("small/store");
+      await store.openFence(fence);
+      await store.write("outputs/db", Buffer.from("before"), options);
+      try { writeFileSync("small/filler", Buffer.alloc(8 << 20)); } catch {}
+      const say = (error) => console.log(error.code + ": " + error.message);
+      await store.write("outputs/db", Buffer.alloc(1 << 20), options).catch(say);
+      console.log(Buffer.from((await store.read("outputs/db")).value).toString());
+      rmSync("small/filler");
+      await store.write("outputs/db", Buffer.from("after"), options);
+      console.log(Buffer.from((await store.read("outputs/db")).value).toString());`;
+    const mount = "mkdir small && mount -t tmpfs -o size=4m none small";
+
+    const { stdout } = await promisify(execFile)(
+      "unshare",
+      [
+        ...(process.getuid?.() === 0 ? [] : ["--map-root-user"]),
+        "--mount",
+        "sh",
+        "-c",
+        `${mount} && exec "$0" --disable-warning=ExperimentalWarning --input-type=module -e "$1"`,
+        process.execPath,
+        script,
+      ],
+      { cwd: join(folder, "..") },
+    );
+
+    const [refusal = "", ...values] = stdout.trim().split("\n");
+    assert.match(
+      refusal,
+      /^unavailable: Expected .* store, but the disk is full\. Free some space/,
+    );
+    assert.deepEqual(values, ["before", "after"]);
+  }));
+
 async function inFolder(use: (folder: string) => Promise<void>): Promise<void> {
   const parent = await mkdtemp(join(tmpdir(), "landfall-store-"));
   try {

@@ -25,6 +25,14 @@ import {
 } from "./store.ts";
 
 const busyMs = 15_000;
+/** The low byte of SQLite's extended result codes. */
+const primaryCodeMask = 0xff;
+const passingErrors: ReadonlyMap<number, readonly [got: string, advice: string]> = new Map([
+  [5, [`it was busy for ${busyMs / 1000} s`, "Look at what holds it"]],
+  [10, ["its disk failed or is full", "Look at the disk, and try again"]],
+  [13, ["the disk is full", "Free some space, and try again"]],
+  [14, ["a file of it cannot be opened", "Look at its folder and the disk, and try again"]],
+]);
 const databaseFile = "store.db";
 const keyFile = "store.key";
 
@@ -68,9 +76,14 @@ export async function openFolderStore(directory: string): Promise<Store> {
 async function open(directory: string): Promise<Store> {
   const sealing = createSealing(await readFile(join(directory, keyFile)));
   const database = new DatabaseSync(join(directory, databaseFile), { timeout: busyMs });
-  database.exec("pragma journal_mode = wal; pragma synchronous = full;");
-  if (!database.prepare("select 1 from sqlite_master where name = 'counter'").get()) {
-    inTransaction(database, () => database.exec(schema));
+  try {
+    database.exec("pragma journal_mode = wal; pragma synchronous = full;");
+    if (!database.prepare("select 1 from sqlite_master where name = 'counter'").get()) {
+      inTransaction(database, () => database.exec(schema));
+    }
+  } catch (error) {
+    database.close();
+    throw explainSqliteError(error);
   }
   return storeOver(database, sealing);
 }
@@ -185,15 +198,26 @@ function nextVersion(database: DatabaseSync): number {
 }
 
 function inTransaction<T>(database: DatabaseSync, work: () => T): T {
-  database.exec("begin immediate");
   try {
+    database.exec("begin immediate");
     const result = work();
     database.exec("commit");
     return result;
   } catch (error) {
-    database.exec("rollback");
-    throw error;
+    // Where the disk is full SQLite has rolled back by itself, and asking again would hide the cause.
+    if (database.isTransaction) database.exec("rollback");
+    throw explainSqliteError(error);
   }
+}
+
+/** What passes by itself, or by freeing space, is no fault of the operation: it may be tried again. */
+function explainSqliteError(error: unknown): unknown {
+  const code = error instanceof Error && "errcode" in error ? Number(error.errcode) : null;
+  const cause = code === null ? undefined : passingErrors.get(code & primaryCodeMask);
+  if (cause === undefined) return error;
+  const [got, advice] = cause;
+  const message = `Expected to use the install's store, but ${got}. ${advice}.`;
+  return new Fault("unavailable", message, { cause: error });
 }
 
 /** Written aside and linked into place: of two who create at once, both use the key of the first. */

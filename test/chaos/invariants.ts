@@ -95,6 +95,7 @@ async function checkEnds(
   return jobs.flatMap((job) => {
     const count = counts.get(job.id) ?? 0;
     const wanted = facts.cancelled.has(job.id) ? ["succeeded", "cancelled"] : ["succeeded"];
+    if (isReplanned(facts, job)) wanted.push("failed");
     return [
       ...(count === 1 ? [] : [`${nameOf(job)} ended ${count} times, it is ${job.state}`]),
       ...(job.outcome === null || wanted.includes(job.state)
@@ -102,6 +103,15 @@ async function checkEnds(
         : [`${nameOf(job)} ${job.state}: ${JSON.stringify(job.outcome)}`]),
     ];
   });
+}
+
+/**
+ * An apply whose executor was killed after it had changed something must not be done again by the same
+ * approval: its next epoch finds the plan's base changed, says so, and the component is planned anew.
+ */
+function isReplanned({ killed }: RoundFacts, job: JobRow): boolean {
+  const wasKilled = [...killed].some((folder) => folder.startsWith(`${job.id}.`));
+  return job.operation === "apply" && job.outcome?.code === "stale_plan" && wasKilled;
 }
 
 /** Never two of one component alive at once; an epoch runs once. */

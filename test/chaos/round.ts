@@ -149,15 +149,17 @@ async function settle(
   for (;;) {
     for (const name of waiting) {
       const view = await product.api.get<InstallView>(`/api/installs/${name}`);
-      if (view.settled && view.releaseNumber === release) {
+      const failed = view.components.filter(({ state }) => state === "failed");
+      if (performance.now() > deadline) return describeUnsettled(view);
+      // At rest: nothing more happens by itself.
+      if (!view.settled || view.releaseNumber !== release) continue;
+      if (failed.length === 0) {
         waiting.delete(name);
         timeline.add(`${name} is settled at release ${release}`);
         continue;
       }
-      const failed = view.components.filter(({ state }) => state === "failed");
       const isOurs = failed.every(({ jobId }) => jobId !== null && cancelled.has(jobId));
-      if (!isOurs || performance.now() > deadline) return describeUnsettled(view);
-      if (failed.length === 0) continue;
+      if (!isOurs) return describeUnsettled(view);
       timeline.add(`${name} is deployed again: jobs of it were cancelled`);
       await product.api.post(`/api/installs/${name}/deploy`, { release });
     }
