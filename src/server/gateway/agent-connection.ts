@@ -27,6 +27,7 @@ import type { Finding } from "./lookout.ts";
 import { claimOffers } from "./offers.ts";
 import { beginRecall, type RecallSession } from "./recall-session.ts";
 import { handleReport, type Report } from "./reports.ts";
+import { createSteadyClock } from "./steady-clock.ts";
 import { challengeOf, prepareWelcome } from "./welcome.ts";
 
 type Renew = Extract<AgentFrame, { type: "renew" }>;
@@ -57,6 +58,7 @@ export function serveAgent(
   let creditUsed = 0;
   const liveness = watchSocket(socket, limits, parts.sweepTime);
   const effects = createEffects(context, socket);
+  const serverNow = createSteadyClock(context.now, () => performance.now());
   const held = createHeldJobs(context, effects.send);
   const inbox = createInbox({
     bytesPerSecond: limits.eventBytesPerSecond,
@@ -104,7 +106,10 @@ export function serveAgent(
     isClaimed = true;
     // Its older connection, on whatever server, looks at once and finds itself superseded.
     context.wake.notify(`agent:${found.id}`);
-    const welcome = await prepareWelcome(context, found, hello, limits.creditBytes);
+    const welcome = await prepareWelcome(context, found, hello, {
+      creditBytes: limits.creditBytes,
+      serverNow,
+    });
     for (const { key, manifest } of welcome.kept) held.hold(key, manifest, false);
     slots = hello.slots ?? hello.freeSlots + welcome.kept.length;
     isTaking = hello.freeSlots > 0;
@@ -167,7 +172,10 @@ export function serveAgent(
     if (isDraining || !isTaking || freeSlots <= 0) return;
     const asker = { agentId, connection: id };
     const queue = install_id ?? buildQueue;
-    const offers = await claimOffers(context, asker, queue, freeSlots);
+    const offers = await claimOffers(context, asker, queue, {
+      limit: freeSlots,
+      serverNow,
+    });
     for (const { key, manifest, frame } of offers) {
       held.hold(key, manifest, true);
       await effects.send(frame);
@@ -187,7 +195,7 @@ export function serveAgent(
     isTaking = frame.freeSlots > 0;
     rollCall.heard({ agentId: agent.id, connection: id });
     rollCall.renew(agent.id, frame.jobs);
-    sendFrame(socket, { type: "renewed", serverTime: context.now().toISOString() });
+    sendFrame(socket, { type: "renewed", serverTime: serverNow().toISOString() });
     await held.renewTokens();
     if (connection && isTaking && !wasTaking) lookout.look(connection);
   }

@@ -41,5 +41,10 @@ test("an agent that drains or is revoked is offered nothing, although its connec
 
 async function offersTo({ id }: AgentKey, connection: string): Promise<number> {
   const asker = { agentId: id, connection };
-  return (await claimOffers(server.context, asker, buildQueue, 5)).length;
+  return (
+    await claimOffers(server.context, asker, buildQueue, {
+      limit: 5,
+      serverNow: server.context.now,
+    })
+  ).length;
 }

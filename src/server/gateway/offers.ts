@@ -25,7 +25,7 @@ export async function claimOffers(
   context: ServerContext,
   asker: Asker,
   queue: string,
-  limit: number,
+  { limit, serverNow }: { limit: number; serverNow: () => Date },
 ): Promise<ReadyOffer[]> {
   return context.database.transaction("server", async (sql) => {
     const offers: ReadyOffer[] = [];
@@ -33,7 +33,7 @@ export async function claimOffers(
       const manifest = readManifest(job.manifest);
       const key = { jobId: job.id, epoch: { generation: job.generation, n: job.n } };
       const credentials = await createCredentials(context, sql, manifest, key);
-      const grant = await signGrant(context, asker.agentId, job);
+      const grant = await signGrant(context, asker.agentId, job, serverNow());
       offers.push({
         key,
         manifest,
@@ -44,7 +44,12 @@ export async function claimOffers(
   });
 }
 
-function signGrant(context: ServerContext, agentId: AgentId, job: OfferedJob): Promise<string> {
+function signGrant(
+  context: ServerContext,
+  agentId: AgentId,
+  job: OfferedJob,
+  serverTime: Date,
+): Promise<string> {
   return signDocument(
     "landfall-grant",
     {
@@ -53,7 +58,7 @@ function signGrant(context: ServerContext, agentId: AgentId, job: OfferedJob): P
       manifestDigest: job.manifest_digest,
       agentId,
       epoch: { generation: job.generation, n: job.n },
-      serverTime: context.now().toISOString(),
+      serverTime: serverTime.toISOString(),
       leaseSeconds,
     },
     context.keys.signing,

@@ -30,7 +30,7 @@ export async function prepareWelcome(
   context: ServerContext,
   agent: KnownAgent,
   hello: Hello,
-  creditBytes: number,
+  { creditBytes, serverNow }: { creditBytes: number; serverNow: () => Date },
 ): Promise<PreparedWelcome> {
   const isRecalling = await mustRecall(context, {
     agentId: agent.id,
@@ -40,7 +40,7 @@ export async function prepareWelcome(
   const { kept, forget } = await resolveJournal(context, agent, hello.journal, isRecalling);
   const effect: EffectBody = {
     type: "welcome",
-    serverTime: context.now().toISOString(),
+    serverTime: serverNow().toISOString(),
     generation: agent.generation,
     leaseSeconds,
     keep: kept.map(({ key, acknowledged }) => ({ ...key, acknowledged })),
