@@ -3,7 +3,9 @@
  * must be healed, and says what it did. No fault helps: what was killed is started again by the product.
  */
 import { appendFile } from "node:fs/promises";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { replaceFile } from "../../src/files/replace-file.ts";
 import type { Injection, Injury } from "./injury.ts";
 import { type LiveProcess, liveProcesses, type ProcessKind, signal } from "./processes.ts";
 import type { Install } from "./product.ts";
@@ -31,6 +33,8 @@ const faults = {
   "stop-agent": (injury) => stopProgram(injury, "agent", anyInstall(injury).id),
   "stop-executor": stopExecutor,
   cancel: cancelJob,
+  pause: pauseInstall,
+  replace: replaceAgent,
   cut: async (injury) => {
     const { name, proxy } = anyInstall(injury);
     proxy.cut();
@@ -141,6 +145,31 @@ async function cancelJob({ product, random, cancelled }: Injury): Promise<Inject
   // Not waited for: the server may be away, and the round goes on.
   void product.api.post(`/api/jobs/${job.id}/cancel`).catch(() => {});
   return told(`${job.id} (${job.state}) is to be cancelled`);
+}
+
+/** A person pauses an install, and lets it go on after a while. */
+async function pauseInstall(injury: Injury): Promise<Injection> {
+  const { name } = anyInstall(injury);
+  const { api } = injury.product;
+  const forMs = injury.random.between(500, 5000);
+  injury.heal(async () => {
+    await api.post(`/api/installs/${name}/pause`, { reason: "chaos" });
+    await delay(forMs);
+    await api.post(`/api/installs/${name}/resume`);
+  });
+  return told(`${name} is paused for ${forMs} ms`);
+}
+
+/** A person replaces an install's agent; the new one begins in the folder of the old one. */
+async function replaceAgent(injury: Injury): Promise<Injection> {
+  const { name, directory, proxy } = anyInstall(injury);
+  const { api } = injury.product;
+  injury.heal(async () => {
+    const { code } = await api.post<{ code: string }>(`/api/installs/${name}/replace-agent`);
+    const enrolment = JSON.stringify({ code, serverUrl: proxy.url });
+    await replaceFile(join(directory, "agent", "enrolment.json"), enrolment);
+  });
+  return told(`the agent of ${name} is replaced`);
 }
 
 function jobFoldersOf(processes: readonly LiveProcess[]): string[] {
