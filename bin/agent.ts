@@ -5,6 +5,7 @@
  * the next agent to find. SIGINT: launches nothing more, gives executors ten seconds, ends them.
  */
 import { randomInt } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { mkdir, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -110,6 +111,17 @@ async function main(): Promise<number> {
   const reason = await agent.ended;
   journal.close();
   return exitCodes[reason];
+}
+
+/** Of this program, for people; nothing where it was put somewhere without its package. */
+function readVersion(): { version?: string } {
+  try {
+    const file = new URL("../package.json", import.meta.url);
+    const { version }: { version: string } = JSON.parse(readFileSync(file, "utf8"));
+    return { version };
+  } catch {
+    return {};
+  }
 }
 
 /** The configuration's proxy and authorities, or the environment's proxy; wrong ones end the agent here. */

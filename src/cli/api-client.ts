@@ -47,6 +47,8 @@ export interface ApiClient {
   deleteInstall(name: string): Promise<InstallView>;
   deploy(name: string, release?: number): Promise<InstallView>;
   pauseInstall(name: string, reason: string): Promise<InstallView>;
+  /** Says that a person has looked at a conflict. */
+  dismissConflict(name: string, key: string): Promise<InstallView>;
   resumeInstall(name: string): Promise<InstallView>;
   /** Null: as many jobs at once as its agent has slots. */
   limitInstall(name: string, jobsMax: number | null): Promise<InstallView>;
@@ -131,6 +133,7 @@ type Holds =
   | "pauseInstall"
   | "resumeInstall"
   | "limitInstall"
+  | "dismissConflict"
   | "replaceAgent"
   | "whyInstall"
   | "whyJob"
@@ -145,6 +148,8 @@ function holdsOf(profile: Profile): Pick<ApiClient, Holds> {
     pauseInstall: (name, reason) => post(InstallView, `${installPath(name)}/pause`, { reason }),
     resumeInstall: (name) => post(InstallView, `${installPath(name)}/resume`),
     limitInstall: (name, jobsMax) => post(InstallView, `${installPath(name)}/limits`, { jobsMax }),
+    dismissConflict: (name, key) =>
+      post(InstallView, `${installPath(name)}/conflicts/dismiss`, { key }),
     replaceAgent: (name) => post(CodeAnswer, `${installPath(name)}/replace-agent`),
     whyInstall: (name, { component, deploy }) =>
       askApi(profile, WhyAnswer, {

@@ -64,6 +64,33 @@ test("an install's limit of parallel jobs is set, shown and taken away", async (
   assert.equal(InstallView.parse(JSON.parse(cleared.out)).jobsMax, null);
 });
 
+test("what an older try was refused to write is listed until a person has looked at it", async () => {
+  const { id } = await makeInstall("fenced");
+  const key = "conflicts/state/a/job_0.1.1/1";
+  await server.database.query(
+    "insert into conflicts (install_id, component, key) values ($1, 'a', $2)",
+    [id, key],
+  );
+
+  const show = await run("installs", "show", "fenced");
+  const list = await run("installs", "conflicts", "fenced");
+  const dismissed = await run("installs", "conflicts", "fenced", "--dismiss", key);
+  const again = await run("installs", "conflicts", "fenced", "--dismiss", key);
+
+  assert.match(show.out, /conflicts: 1 values.*landfall installs conflicts fenced/);
+  assert.match(list.out, /a +\S+.* conflicts\/state\/a/);
+  assert.match(dismissed.out, /No conflicts/);
+  assert.notEqual(again.code, 0);
+  const events = await server.database.query<{ kind: string }>(
+    "select kind from events where install_id = $1 and kind like 'store.%' order by id",
+    [id],
+  );
+  assert.deepEqual(
+    events.map(({ kind }) => kind),
+    ["store.conflict", "store.conflict_dismissed"],
+  );
+});
+
 test("an agent is drained until it holds nothing, with progress, and takes jobs again", async () => {
   const { id, agent } = await makeInstall("drained");
   const job = await insertJob(server, id, { component: "a", operation: "sync", state: "running" });

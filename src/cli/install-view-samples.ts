@@ -33,6 +33,7 @@ export function sampleInstall(changes: Partial<InstallView> = {}): InstallView {
     pause: null,
     restoredAt: null,
     jobsMax: null,
+    conflicts: [],
     components: [sampleComponent("web")],
     createdAt: "2030-01-01T00:00:00Z",
     ...changes,

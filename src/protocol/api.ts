@@ -15,6 +15,7 @@
  *   POST   /api/installs/:name/resume                                                 → InstallView
  *   POST   /api/installs/:name/replace-agent                                          → CodeAnswer
  *   POST   /api/installs/:name/limits     LimitsRequest                               → InstallView
+ *   POST   /api/installs/:name/conflicts/dismiss   DismissRequest                     → InstallView
  *   GET    /api/installs/:name/why?component=&deploy=                                 → WhyAnswer
  *   GET    /api/jobs?install=&state=&after=&limit=                                    → { jobs: JobView[], next }
  *   GET    /api/jobs/:id                                                              → JobView
@@ -142,6 +143,7 @@ export const DeployRequest = z.object({ release: z.int().min(1).exactOptional() 
 
 export const PauseRequest = z.object({ reason: z.string().trim().min(1).max(500) });
 /** How many of an install's jobs may be under way at once; null: as many as its agent has slots. */
+export const DismissRequest = z.object({ key: z.string().min(1).max(1024) });
 export const LimitsRequest = z.object({ jobsMax: z.int().min(1).max(1000).nullable() });
 export const DrainRequest = z.object({ reason: z.string().trim().max(500).exactOptional() });
 
@@ -189,6 +191,15 @@ export const InstallView = z.object({
   restoredAt: z.string().nullable(),
   /** How many of its jobs may be under way at once; null: as many as its agent has slots. */
   jobsMax: z.int().nullable(),
+  /** What older tries of jobs wanted to write into the install's store, kept aside there until a person has looked. */
+  conflicts: z.array(
+    z.object({
+      component: z.string(),
+      key: z.string(),
+      jobId: z.string().nullable(),
+      since: z.string(),
+    }),
+  ),
   components: z.array(ComponentView),
   createdAt: z.string(),
 });

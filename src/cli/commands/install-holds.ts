@@ -1,4 +1,4 @@
-/** `landfall installs pause|resume|limit`: what people hold back, with a reason that everyone sees. */
+/** `landfall installs pause|resume|limit|conflicts`: what people hold back, with a reason that everyone sees. */
 import { type Command, InvalidArgumentError } from "commander";
 import {
   type ClientOptions,
@@ -10,6 +10,8 @@ import {
   withServerOptions,
 } from "../command-options.ts";
 import type { CliContext } from "../context.ts";
+import { formatAge } from "../duration.ts";
+import { formatTable } from "../table.ts";
 
 const jobsLimitMax = 1000;
 
@@ -18,6 +20,41 @@ export function addHoldCommands(installs: Command, context: CliContext): void {
   addPause(installs, context);
   addResume(installs, context);
   addLimit(installs, context);
+  addConflicts(installs, context);
+}
+
+function addConflicts(installs: Command, context: CliContext): void {
+  const command = installs
+    .command("conflicts")
+    .description("list what older tries of jobs were refused to write into the install's store")
+    .argument("<name>", "the install's name")
+    .option("--dismiss <key>", "say that you have looked at this one; it stays in the store");
+  withExamples(withJson(withServerOptions(command)), [
+    "installs conflicts acme",
+    "installs conflicts acme --dismiss conflicts/state/web/job_01….1.1/1",
+  ]);
+  command.action(async (name: string, options: ClientOptions & { dismiss?: string }) => {
+    const client = await openClient(context, options);
+    const install =
+      options.dismiss === undefined
+        ? await client.install(name)
+        : await client.dismissConflict(name, options.dismiss);
+    if (options.json) return printJson(context, { conflicts: install.conflicts });
+    if (install.conflicts.length === 0) return printLines(context, ["No conflicts."]);
+    const rows = install.conflicts.map(({ component, key, since }) => [
+      component,
+      formatAge(since, context.now()),
+      key,
+    ]);
+    const { terminal } = context;
+    printLines(
+      context,
+      formatTable(["component", "since", "kept in the install's store as"], rows, {
+        width: terminal.width(),
+        colours: terminal.colours,
+      }),
+    );
+  });
 }
 
 function addPause(installs: Command, context: CliContext): void {

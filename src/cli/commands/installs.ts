@@ -200,8 +200,13 @@ function nameAgentState({ agent }: InstallView): string {
 
 /** What holds the install, one line each. */
 function describeHolds(install: InstallView, now: Date): string[] {
-  const { pause, restoredAt, jobsMax, agent, name } = install;
+  const { pause, restoredAt, jobsMax, agent, name, conflicts } = install;
   const lines: string[] = [];
+  if (conflicts.length > 0) {
+    lines.push(
+      `conflicts: ${conflicts.length} values of older tries were refused and kept aside; see \`landfall installs conflicts ${name}\``,
+    );
+  }
   if (pause) {
     lines.push(
       `paused by ${pause.by} ${formatAge(pause.since, now)}: ${pause.reason}`,

@@ -3,11 +3,13 @@ import type { z } from "zod";
 import type { Why } from "../../model/why.ts";
 import type {
   AgentView,
+  DismissRequest,
   DrainRequest,
   InstallView,
   LimitsRequest,
   PauseRequest,
 } from "../../protocol/api.ts";
+import { dismissConflict } from "../conflicts.ts";
 import {
   drainAgent,
   noReason,
@@ -42,6 +44,16 @@ export async function resumeOneInstall({
   params,
 }: OfInstall): Promise<InstallView> {
   return viewInstallById(context, await resumeInstall(context, actor, params.name));
+}
+
+/** Takes a conflict off the install's list, and shows the install. */
+export async function dismissOneConflict({
+  services: { context },
+  actor,
+  params,
+  body,
+}: OfInstall<z.output<typeof DismissRequest>>): Promise<InstallView> {
+  return viewInstallById(context, await dismissConflict(context, actor, params.name, body.key));
 }
 
 /** Sets an install's limit of parallel jobs, and shows it. */

@@ -2,6 +2,7 @@
 import {
   AgentView,
   CodeAnswer,
+  DismissRequest,
   DrainRequest,
   InstallView,
   LimitsRequest,
@@ -46,6 +47,18 @@ export const installHolds: readonly Route[] = [
     body: LimitsRequest,
     answer: InstallView,
     handle: handlers.limitInstall,
+  }),
+  defineRoute({
+    method: "POST",
+    path: "/api/installs/:name/conflicts/dismiss",
+    caller: "token",
+    group: "installs",
+    summary:
+      "Say that a person has looked at what an older try of a job was refused to write; it stays in the install",
+    params: schemas.InstallPath,
+    body: DismissRequest,
+    answer: InstallView,
+    handle: handlers.dismissOneConflict,
   }),
   defineRoute({
     method: "POST",

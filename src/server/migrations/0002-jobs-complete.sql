@@ -77,6 +77,7 @@ create table conflicts (
   key        text not null,                     -- where in the install's store it is kept
   job_id     text,                              -- the job that told of it
   seen_at    timestamptz not null default clock_timestamp(),
+  dismissed_at timestamptz,                     -- a person has looked; it stays in the install's store
   primary key (install_id, key)
 );
 

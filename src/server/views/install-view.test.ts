@@ -29,6 +29,7 @@ const quiet: InstallFacts = {
     paused_at: null,
     paused_by: null,
     pause_reason: null,
+    conflicts: [],
     recall_since: null,
     jobs_max: null,
   },

@@ -40,6 +40,12 @@ export interface InstallRow {
   readonly paused_at: Date | null;
   readonly paused_by: string | null;
   readonly pause_reason: string | null;
+  readonly conflicts: readonly {
+    readonly component: string;
+    readonly key: string;
+    readonly job_id: string | null;
+    readonly seen_at: string;
+  }[];
   readonly recall_since: Date | null;
   readonly jobs_max: number | null;
 }
@@ -120,6 +126,12 @@ export function viewInstall(facts: InstallFacts): InstallView {
           },
     restoredAt: install.recall_since?.toISOString() ?? null,
     jobsMax: install.jobs_max,
+    conflicts: install.conflicts.map(({ component, key, job_id, seen_at }) => ({
+      component,
+      key,
+      jobId: job_id,
+      since: new Date(seen_at).toISOString(),
+    })),
     components,
     createdAt: install.created_at.toISOString(),
   };

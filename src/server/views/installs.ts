@@ -17,6 +17,8 @@ import {
   viewInstall,
 } from "./install-view.ts";
 
+/** As many of an install's conflicts as are told at once. */
+const conflictsMax = 100;
 export const installsMax = 500;
 const jobsOfInstallMax = 5000;
 
@@ -74,7 +76,11 @@ function selectInstalls(sql: Sql, rest: string, values: readonly unknown[]): Pro
             a.id as agent_id, a.connection is not null as agent_connected, a.seen_at as agent_seen_at,
             a.drain_reason, (select count(*) from jobs where agent_id = a.id) as agent_jobs,
             a.version as agent_version,
-            i.paused_at, ${actorName("i.paused_by")} as paused_by, i.pause_reason, i.recall_since, i.jobs_max
+            i.paused_at, ${actorName("i.paused_by")} as paused_by, i.pause_reason, i.recall_since, i.jobs_max,
+            (select coalesce(jsonb_agg(to_jsonb(told) order by seen_at), '[]') from (
+               select component, key, job_id, seen_at from conflicts
+               where install_id = i.id and dismissed_at is null
+               order by seen_at limit ${conflictsMax}) as told) as conflicts
      from installs i
      join apps on apps.id = i.app_id
      left join releases r on r.id = i.release_id
