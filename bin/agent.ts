@@ -103,6 +103,7 @@ async function main(): Promise<number> {
     logger,
     random,
     clock,
+    ...readVersion(),
     now: () => new Date(),
   });
   stop = agent.leave;
