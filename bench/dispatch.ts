@@ -159,6 +159,13 @@ function untilEnded(agents: Program<SimulatedAgents>, count: number): Promise<vo
   );
 }
 
+async function isEnded({ database }: Ground, jobId: string): Promise<boolean> {
+  const rows = await database.query("select 1 from jobs where id = $1 and outcome is not null", [
+    jobId,
+  ]);
+  return rows.length > 0;
+}
+
 async function measureStarts(ground: Ground) {
   const executors = await prepareExecutors(join(ground.directory, "executors"));
   const bareStarts: number[] = [];
@@ -187,11 +194,12 @@ async function measureStarts(ground: Ground) {
       });
       const durations: number[] = [];
       for (let round = 0; target && round < startRounds; round++) {
-        await ground.server.ask("queue", [{ ...target, component: `s${round}` }]);
-        const starts: Awaited<ReturnType<RealAgent["starts"]>> = [];
-        await sleep(400);
-        starts.push(...(await agent.ask("starts")));
+        const [queued] = await ground.server.ask("queue", [{ ...target, component: `s${round}` }]);
+        // The next one only when nothing of this one is left to do.
+        await until(() => isEnded(ground, queued?.id ?? ""), "the executor's outcome", 60_000);
+        const starts = await agent.ask("starts");
         durations.push(...starts.map(({ takenAtMs, startedAtMs }) => startedAtMs - takenAtMs));
+        await sleep(50);
       }
       return durations;
     } finally {

@@ -76,14 +76,15 @@ async function collect(jobs: string): Promise<void> {
   }
 }
 
-/** From a taken offer to the first instruction of its executor, for all whose stamp was seen. */
+/** Offers that were taken, with the first instruction of their executors where it has been seen; each is told once. */
 function starts(): { jobId: string; takenAtMs: number; startedAtMs: number }[] {
-  return launches.splice(0).flatMap(({ job, atMs }) => {
-    const startedAtMs = stamps.get(job);
-    return startedAtMs === undefined
-      ? []
-      : [{ jobId: job.split(".")[0] ?? "", takenAtMs: atMs, startedAtMs }];
-  });
+  const seen = launches.filter(({ job }) => stamps.has(job));
+  for (const launch of seen) launches.splice(launches.indexOf(launch), 1);
+  return seen.map(({ job, atMs }) => ({
+    jobId: job.split(".")[0] ?? "",
+    takenAtMs: atMs,
+    startedAtMs: stamps.get(job) ?? Number.NaN,
+  }));
 }
 
 const table = { start, starts };
