@@ -61,16 +61,9 @@ const move: fc.Arbitrary<Move> = fc.record({
     { weight: 2, arbitrary: fc.constantFrom<Move["type"]>("start", "finish", "lose") },
     {
       weight: 3,
-      arbitrary: fc.constantFrom<Move["type"]>(
-        "nack",
-        "renew",
-        "silence",
-        "cancel",
-        "expire",
-        "adopt",
-        "replace",
-      ),
+      arbitrary: fc.constantFrom<Move["type"]>("nack", "renew", "silence", "cancel", "expire"),
     },
+    { weight: 2, arbitrary: fc.constantFrom<Move["type"]>("adopt", "replace") },
   ),
   agent: fc.oneof(
     { weight: 5, arbitrary: fc.constant<Move["agent"]>("holder") },

@@ -385,15 +385,21 @@ export async function expireStarts(sql: Sql): Promise<JobId[]> {
 
 /**
  * Moves on the limits to start of an install's jobs by the time that it was held: a pause does not
- * count. To be called in the transaction that ends the hold, before it clears `paused_at` or `recall_since`.
+ * count. To be called in the transaction that ends the hold, before it clears the hold's column. What
+ * two holds have in common is left to the one that ends last.
  */
-export async function resumeStarts(sql: Sql, installId: string): Promise<void> {
+export async function resumeStarts(
+  sql: Sql,
+  installId: string,
+  hold: "paused_at" | "recall_since",
+): Promise<void> {
+  const other = hold === "paused_at" ? "recall_since" : "paused_at";
   await sql.query(
     `update jobs set start_by = start_by
-       + (clock_timestamp() - greatest(jobs.created_at, least(installs.paused_at, installs.recall_since)))
+       + greatest(interval '0', coalesce(${other}, clock_timestamp()) - greatest(jobs.created_at, ${hold}))
      from installs
-     where installs.id = $1 and install_id = $1 and jobs.state = 'queued' and start_by is not null
-       and (installs.paused_at is not null or installs.recall_since is not null)`,
+     where installs.id = $1 and ${hold} is not null
+       and install_id = $1 and jobs.state = 'queued' and start_by is not null`,
     [installId],
   );
 }
