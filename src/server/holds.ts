@@ -68,7 +68,7 @@ export async function resumeInstall(
       [install.id],
     );
     if (paused.length === 0) return install.id;
-    await resumeStarts(sql, install.id);
+    await resumeStarts(sql, install.id, "paused_at");
     await sql.query(
       `update installs set paused_at = null, paused_by = null, pause_reason = null,
          reconcile_due_at = clock_timestamp() where id = $1`,

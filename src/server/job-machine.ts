@@ -432,7 +432,10 @@ export interface RecalledTry {
   readonly outcome: Outcome | null;
 }
 
-/** Puts an unfinished job where its agent says that it is. False when the server knows its end, or not the job. */
+/**
+ * Puts an unfinished job where its agent says that it is. False when the server knows its end, a newer
+ * try, or not the job.
+ */
 export async function recallJob(
   sql: Sql,
   agentId: AgentId,
@@ -445,7 +448,7 @@ export async function recallJob(
                                then clock_timestamp() + make_interval(secs => $7) end,
        started_at = coalesce(started_at, clock_timestamp()),
        finished_at = case when $6::text is not null then clock_timestamp() end
-     where id = $1 and outcome is null
+     where id = $1 and outcome is null and (generation, n) <= ($2, $3)
      returning id`,
     [
       key.jobId,

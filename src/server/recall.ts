@@ -13,7 +13,7 @@ import { decodePublicKey, verifyDocument } from "../protocol/signed-document.ts"
 import type { ServerContext } from "./context.ts";
 import type { Sql } from "./database.ts";
 import { recordEvent } from "./event-queue.ts";
-import { dropQueued, queueJobs, recallJob } from "./job-machine.ts";
+import { dropQueued, queueJobs, recallJob, resumeStarts } from "./job-machine.ts";
 import { newJobOf } from "./manifest.ts";
 import { settleEnded } from "./outcomes.ts";
 import { newestRestore, raiseGeneration } from "./restore.ts";
@@ -167,6 +167,7 @@ function dropUndefined<T extends object>(value: T): Partial<T> {
 
 /** Where jobs had run that the server had never heard of, what it desires may be older than what runs. */
 async function endHold(sql: Sql, installId: string, unknown: number): Promise<void> {
+  await resumeStarts(sql, installId, "recall_since");
   await sql.query(
     "update installs set recall_since = null, reconcile_due_at = clock_timestamp() where id = $1",
     [installId],

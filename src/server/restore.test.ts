@@ -11,7 +11,7 @@ import { AppConfigSchema } from "../protocol/api.ts";
 import { syncApp } from "./apps.ts";
 import { newestCheckpoint } from "./history.ts";
 import { createInstall, deployInstall } from "./installs.ts";
-import { offerJobs, startJob } from "./job-machine.ts";
+import { nackJob, offerJobs, startJob } from "./job-machine.ts";
 import { readManifest } from "./manifest.ts";
 import { takeOutcome } from "./outcomes.ts";
 import { type ToldTry, takeRecalled } from "./recall.ts";
@@ -112,6 +112,30 @@ test("a job that the back-up knows as queued, and that ran since, is not run aga
   );
   assert.deepEqual(job, { state: "succeeded", n: 1 });
   assert.equal((await stateOfInstall()).pause_reason, null);
+});
+
+test("a try that is older than the one which the back-up knows is not put back", async () => {
+  await sync("second");
+  await runBuilds();
+  await deployInstall(server.context, "token:test", "acme", null);
+  await reconcileAll();
+  const [older] = await offerAll(agent, install);
+  assert(older);
+  const { jobId, epoch } = older.key;
+  await nackJob(server.database, agent, older.key, "no slot");
+  await server.database.query("update jobs set not_before = now() where id = $1", [jobId]);
+  const [newer] = await offerAll(agent, install);
+  assert.deepEqual(newer?.key, { jobId, epoch: { ...epoch, n: epoch.n + 1 } });
+
+  await takeRecalled(server.context, teller(), [
+    { manifest: older.document, epoch, outcome: { status: "failed" } },
+  ]);
+
+  const [job] = await server.database.query<{ n: number; state: string }>(
+    "select n, state from jobs where id = $1",
+    [jobId],
+  );
+  assert.deepEqual(job, { n: epoch.n + 1, state: "offered" });
 });
 
 test("a job that runs at its agent goes on after the restore, under the same epoch", async () => {
