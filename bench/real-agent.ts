@@ -56,7 +56,11 @@ async function start({
     slots,
     place: executors.place,
     executor: [process.execPath, executors.program],
-    launcher: createProcessLauncher({ isolation, visible }),
+    launcher: createProcessLauncher({
+      isolation,
+      visible,
+      lockDirectory: join(directory, "locks"),
+    }),
     environment: { PATH: "/usr/local/bin:/usr/bin:/bin", LANG: "C.UTF-8" },
     logger,
     random: Math.random,

@@ -7,6 +7,7 @@
 import { randomInt } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { mkdir, realpath } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
@@ -98,6 +99,7 @@ async function main(): Promise<number> {
     launcher: createProcessLauncher({
       isolation,
       visible: { readOnlyPaths, writablePaths, agentDirectory: directory },
+      lockDirectory: join(tmpdir(), `landfall-locks-${process.getuid?.() ?? "user"}`),
     }),
     environment: { ...system, ...configuration.environment },
     logger,

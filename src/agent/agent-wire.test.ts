@@ -83,7 +83,7 @@ describeAgent("the agent's wire", (testAgent) => {
     async (bench) => {
       const proxy = await bench.startProxy();
       const agent = await bench.startAgent({ proxy: proxy.url });
-      await bench.welcomed();
+      await until(() => /"connected"/.test(agent.output.join("")), "the welcome is heard");
 
       proxy.state.isSwallowing = true;
       const startedMs = performance.now();

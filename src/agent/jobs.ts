@@ -137,20 +137,27 @@ export function createJobs(options: JobsOptions): Jobs {
     try {
       await Promise.all(clear.map((rival) => jobs.get(nameOf(rival))?.clear()));
       if (component === null) return;
-      const ended = await launcher.endOthers(component, othersGraceMs);
+      const ended = await launcher.endOthers(component, {
+        generation: key.epoch.generation,
+        graceMs: othersGraceMs,
+      });
       if (ended.length > 0) logger.warn("ended older executors", { job: nameOf(key), ended });
     } catch (error) {
       throw new Fault("conflict", describeError(error), { cause: error });
     }
   }
 
-  /** Folder, journal, executor, watch: in this order, so that a crash in between leaves nothing running unknown. */
-  async function launch(
+  /** Nobody else starts this component from the proof until the executor runs. */
+  async function beginExecutor(
     frame: z.output<typeof Offer>,
     session: Session,
-    { record, clear, place }: { record: JournalJob; clear: readonly JobKey[]; place: Place },
+    {
+      record,
+      clear,
+      place,
+      folder,
+    }: { record: JournalJob; clear: readonly JobKey[]; place: Place; folder: string },
   ): Promise<void> {
-    const folder = join(jobsDirectory, nameOf(record.key));
     await clearTheWay(record, clear);
     const { manifest, grant, credentials } = frame;
     const { keys } = session.keyset;
@@ -171,6 +178,17 @@ export function createJobs(options: JobsOptions): Jobs {
       await removeJobFolder(folder);
       throw error;
     }
+  }
+
+  /** Folder, journal, executor, watch: in this order, so that a crash in between leaves nothing running unknown. */
+  async function launch(
+    frame: z.output<typeof Offer>,
+    session: Session,
+    { record, clear, place }: { record: JournalJob; clear: readonly JobKey[]; place: Place },
+  ): Promise<void> {
+    const folder = join(jobsDirectory, nameOf(record.key));
+    const begin = () => beginExecutor(frame, session, { record, clear, place, folder });
+    await (record.component === null ? begin() : launcher.alone(record.component, begin));
     const job = watchJob(record);
     starting.delete(nameOf(record.key));
     const link = options.link();
@@ -212,6 +230,7 @@ export function createJobs(options: JobsOptions): Jobs {
         checkpoint: journal.checkpoint(),
         generation: journal.newestGeneration(),
         slots: options.slots,
+        count: journal.nextHello(),
         ...(options.version === undefined ? {} : { version: options.version }),
       };
     },

@@ -10,7 +10,7 @@ import { z } from "zod";
 import type { JobId } from "../model/ids.ts";
 import { compareEpochs, type Epoch } from "../model/job.ts";
 import type { Digest } from "../model/json.ts";
-import type { Checkpoint } from "../protocol/frames.ts";
+import type { Checkpoint, Hello } from "../protocol/frames.ts";
 import { jobFolderName } from "../protocol/job-folder.ts";
 import type { JobKey } from "../protocol/job-key.ts";
 import { DigestText, JobIdText } from "../protocol/json-schema.ts";
@@ -78,6 +78,8 @@ export interface Journal {
   spooledBytes(): number;
   recallPages(): ReturnType<RecallMemory["pages"]>;
   checkpoint(): Checkpoint | null;
+  /** The number of the next hello of this folder. */
+  nextHello(): NonNullable<Hello["count"]>;
   setCheckpoint(checkpoint: Checkpoint): Promise<void>;
   /** On a full disk only the server keeps it. */
   recordRefusal(refusal: Refusal, at: string): void;
@@ -109,6 +111,8 @@ export function openJournal(path: string, options: JournalOptions): Journal {
   const file = openJournalFile(path, options);
   const { database } = file;
   const memory = createRecallMemory(database);
+  const folder = memory.folder();
+  let hellos = memory.hellos();
   const {
     spoolBytesMax = spoolBytesMaxDefault,
     jobSpoolBytesMax = Math.min(jobSpoolBytesMaxDefault, spoolBytesMax),
@@ -155,6 +159,12 @@ export function openJournal(path: string, options: JournalOptions): Journal {
     spooledBytes: spool.total,
     recallPages: memory.pages,
     checkpoint: memory.checkpoint,
+    nextHello() {
+      hellos += 1;
+      const number = hellos;
+      file.queue(() => memory.setHellos(number)).catch(() => undefined);
+      return { folder, number };
+    },
     setCheckpoint: (checkpoint) => file.queue(() => memory.setCheckpoint(checkpoint)),
     ...createRefusals(file),
     close() {

@@ -143,14 +143,14 @@ export function testLauncher(name: string, create: (directory: string) => Launch
       (await Promise.all(folders.map((folder) => exists(join(folder, "ready"))))).every(Boolean),
     );
 
-    const ended = await launcher.endOthers(component, 500);
+    const ended = await launcher.endOthers(component, { generation: 1, graceMs: 500 });
 
     assert.deepEqual(new Set(ended), new Set([basename(polite), basename(hiding)]));
     assert.equal(await exists(join(polite, "asked")), true, "it was asked first");
     assert.deepEqual(executorsNaming(polite), []);
     assert.deepEqual(executorsNaming(hiding), []);
     assert.equal(await launcher.find(other), "running");
-    assert.deepEqual(await launcher.endOthers(component, 500), []);
+    assert.deepEqual(await launcher.endOthers(component, { generation: 1, graceMs: 500 }), []);
     await launcher.end(other);
   });
 
@@ -161,18 +161,47 @@ export function testLauncher(name: string, create: (directory: string) => Launch
     const tree = findTree(basename(folder), null);
     for (const { pid } of tree) signal(pid, "SIGSTOP");
 
-    const ended = await launcher.endOthers(component, 100);
+    const ended = await launcher.endOthers(component, { generation: 1, graceMs: 100 });
 
     assert.deepEqual(ended, [basename(folder)]);
     assert.deepEqual(findTree(basename(folder), null), []);
     assert.notEqual(await launcher.find(folder), "running");
   });
 
+  test(`${name}: an executor of a newer generation is left alone, and the older agent is told`, async () => {
+    const component = `ins_${process.pid}${Date.now()}/newer`;
+    const folder = await launch(`: >"$1/ready"; while :; do sleep 0.02; done`, component);
+    await until(() => exists(join(folder, "ready")));
+
+    await assert.rejects(launcher.endOthers(component, { generation: 0, graceMs: 0 }), {
+      code: "conflict",
+      message: /was replaced/,
+    });
+    assert.equal(await launcher.find(folder), "running");
+    await launcher.end(folder);
+  });
+
+  test(`${name}: two that want to start a component go one after the other`, async () => {
+    const component = `ins_${process.pid}/alone`;
+    const order: string[] = [];
+    const act = (who: string) => async () => {
+      order.push(`${who} in`);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      order.push(`${who} out`);
+    };
+
+    await Promise.all(["a", "b", "c"].map((who) => launcher.alone(component, act(who))));
+
+    for (let index = 0; index < order.length; index += 2) {
+      assert.equal(order[index + 1], order[index]?.replace("in", "out"));
+    }
+  });
+
   test(`${name}: an executor without a component is nobody's rival`, async () => {
     const folder = await launch(`: >"$1/ready"; while :; do sleep 0.02; done`);
     await until(() => exists(join(folder, "ready")));
 
-    assert.deepEqual(await launcher.endOthers("", 0), []);
+    assert.deepEqual(await launcher.endOthers("", { generation: 1, graceMs: 0 }), []);
     assert.equal(await launcher.find(folder), "running");
     await launcher.end(folder);
   });

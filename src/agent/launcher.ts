@@ -21,6 +21,13 @@ export interface Launch {
   readonly component: string | null;
 }
 
+/** How others are ended, and by whom. */
+export interface Others {
+  /** Of the executor that is to start. */
+  readonly generation: number;
+  readonly graceMs: number;
+}
+
 export interface Launcher {
   /** Starts the executor detached, the folder as its last argument; returns once it is recorded. */
   launch(folder: string, launch: Launch): Promise<void>;
@@ -31,7 +38,10 @@ export interface Launcher {
   end(folder: string): Promise<void>;
   /**
    * Ends every executor of this component, also those that another agent launched from another folder:
-   * asks, waits for `graceMs`, kills. Gives the names of the jobs that it ended.
+   * asks, waits for `graceMs`, kills. Gives the names of the jobs that it ended. One of a newer
+   * generation is not touched: whoever asks is the one that was replaced, and gets a `Fault`.
    */
-  endOthers(component: string, graceMs: number): Promise<string[]>;
+  endOthers(component: string, others: Others): Promise<string[]>;
+  /** Runs `act` while no other agent proves this component clear or starts an executor of it. */
+  alone<T>(component: string, act: () => Promise<T>): Promise<T>;
 }

@@ -11,6 +11,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { Fault } from "../model/fault.ts";
+import type { Others } from "./launcher.ts";
 import {
   allProcesses,
   componentMark,
@@ -33,7 +34,10 @@ interface Sweep {
 }
 
 /** Ends them, and gives the names of their jobs; throws a `Fault` with `conflict` when some still live. */
-export async function endOtherExecutors(component: string, graceMs: number): Promise<string[]> {
+export async function endOtherExecutors(
+  component: string,
+  { generation, graceMs }: Others,
+): Promise<string[]> {
   const names = new Set<string>();
   const sweep = createSweep(component);
   const killAtMs = performance.now() + graceMs;
@@ -42,7 +46,9 @@ export async function endOtherExecutors(component: string, graceMs: number): Pro
     if (tree.length === 0) return [...names];
     for (const { pid } of marked) {
       const name = readMark(pid, jobMark);
-      if (name !== null) names.add(name); // null: gone since
+      if (name === null) continue; // gone since
+      refuseNewer(component, name, generation);
+      names.add(name);
     }
     if (round === 0) for (const pid of executorsOf(marked)) signal(pid, "SIGTERM");
     const nowMs = performance.now();
@@ -56,6 +62,16 @@ export async function endOtherExecutors(component: string, graceMs: number): Pro
     }
     await sleep(pollMs);
   }
+}
+
+/** A name ends with `.<generation>.<n>`. */
+function refuseNewer(component: string, name: string, generation: number): void {
+  const found = Number(name.split(".").at(-2));
+  if (!(found > generation)) return;
+  throw new Fault(
+    "conflict",
+    `Expected no executor of ${component} of a newer generation than ${generation}, got ${name}. This agent was replaced.`,
+  );
 }
 
 /** Remembers what it has seen: a child whose marked parent has ended is still found. */

@@ -22,6 +22,7 @@ function create(isolation: Isolation, agentDirectory: string, readOnlyPaths: str
   return createProcessLauncher({
     isolation,
     visible: { readOnlyPaths, writablePaths: [], agentDirectory },
+    lockDirectory: join(agentDirectory, "locks"),
   });
 }
 

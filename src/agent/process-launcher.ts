@@ -14,6 +14,7 @@ import { z } from "zod";
 import { Fault } from "../model/fault.ts";
 import { ExitRecord, jobFiles, ProcessRecord } from "../protocol/job-folder.ts";
 import { isAlive, readProcess } from "../protocol/process-identity.ts";
+import { aloneWith } from "./component-lock.ts";
 import { readText } from "./foreign-file.ts";
 import { bubblewrapFile, type Isolation, isolatingCommand, type Visible } from "./isolation.ts";
 import type { Found, Launch, Launcher } from "./launcher.ts";
@@ -68,6 +69,8 @@ printf '{"exitCode":%d}\\n' $? >"$folder/${jobFiles.exit}"
 export interface ProcessLauncherOptions {
   readonly isolation: Isolation;
   readonly visible: Visible;
+  /** The same for all agents of this machine and user. */
+  readonly lockDirectory: string;
 }
 
 /** A launcher for this machine. */
@@ -78,6 +81,7 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       const visible = { ...options.visible, writablePaths };
       startShim({ ...options, visible }, folder, launch);
       await until(recordWaitMs, async () => (await readRecord(folder)) || (await readExit(folder)));
+      if (launch.component !== null) await untilMarked(folder);
       if ((await readRecord(folder)) || (await readExit(folder))) return;
       throw new Fault(
         "unavailable",
@@ -93,7 +97,17 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
     },
     end,
     endOthers: endOtherExecutors,
+    alone: (component, act) => aloneWith(options.lockDirectory, component, act),
   };
+}
+
+/** The record comes a moment before the mark by which others find the executor. */
+async function untilMarked(folder: string): Promise<void> {
+  if (process.platform !== "linux") return;
+  await until(recordWaitMs, async () => {
+    const record = await readRecord(folder);
+    return !record || !isAlive(record) || carriesMark(record.pid, basename(folder));
+  });
 }
 
 function startShim(

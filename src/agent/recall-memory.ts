@@ -5,6 +5,7 @@
  * Invariant: an outcome is remembered in the very transaction that puts it into the outbox, so what is
  * acknowledged is remembered. The memory is bounded in number and in bytes; the oldest goes first.
  */
+import { randomUUID } from "node:crypto";
 import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import type { Outcome } from "../model/job.ts";
@@ -28,6 +29,11 @@ export interface RecallMemory {
    * fit into a frame, at least one.
    */
   pages(): Generator<RecallPage>;
+  /** What tells this folder from every other. */
+  folder(): string;
+  /** How many hellos it has said. */
+  hellos(): number;
+  setHellos(number: number): void;
   checkpoint(): Checkpoint | null;
   /** Inside the caller's transaction. */
   setCheckpoint(checkpoint: Checkpoint): void;
@@ -113,6 +119,17 @@ export function createRecallMemory(database: DatabaseSync): RecallMemory {
     setCheckpoint(checkpoint) {
       // The latest, not the highest: a restored server's history goes on from further back.
       setFact.run("checkpoint", JSON.stringify(checkpoint));
+    },
+    folder() {
+      const known = fact("folder");
+      if (known !== null) return known;
+      const fresh = randomUUID();
+      setFact.run("folder", fresh);
+      return fresh;
+    },
+    hellos: () => Number(fact("hellos") ?? 0),
+    setHellos(number) {
+      setFact.run("hellos", String(number));
     },
     generation,
     noteGeneration(seen) {

@@ -62,6 +62,8 @@ export const Hello = z.object({
   generation: z.int().min(0).exactOptional(),
   /** Since 2: how many jobs it runs at once. */
   slots: z.int().min(1).exactOptional(),
+  /** Since 2: which hello this is of the agent's folder, so that one that is heard late is known as such. */
+  count: z.object({ folder: z.string().max(64), number: z.int().min(1) }).exactOptional(),
   /** Since 2: the version of its program, for people. */
   version: z.string().max(64).exactOptional(),
 });

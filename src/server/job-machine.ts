@@ -323,19 +323,36 @@ export async function finishJob(
   return row.ended ? "ended" : "retried";
 }
 
-/** Cancels a queued job at once; asks for it where an agent may be running it. False when it has ended. */
+/**
+ * Cancels a queued job at once; asks for it where an agent may be running it. While its install waits for
+ * what its agent tells after a restore, a queued job may have run: the wish is noted. False when it has ended.
+ */
 export async function requestCancel(sql: Sql, jobId: string): Promise<boolean> {
+  const atOnce = `state = 'queued' and not exists (
+    select 1 from installs where id = install_id and recall_since is not null)`;
   const rows = await sql.query(
     `update jobs set cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()),
-       state = case when state = 'queued' then 'cancelled' else state end,
-       finished_at = case when state = 'queued' then clock_timestamp() end,
-       outcome = case when state = 'queued'
+       state = case when ${atOnce} then 'cancelled' else state end,
+       finished_at = case when ${atOnce} then clock_timestamp() end,
+       outcome = case when ${atOnce}
                       then jsonb_build_object('status', 'cancelled', 'code', 'cancelled') end
      where id = $1 and outcome is null
      returning id`,
     [jobId],
   );
   return rows.length > 0;
+}
+
+/** Ends what was asked to stop while its install was held, and had not run after all. Gives the jobs it ended. */
+export async function cancelNoted(sql: Sql, installId: string): Promise<JobId[]> {
+  const rows = await sql.query<{ id: JobId }>(
+    `update jobs set state = 'cancelled', finished_at = clock_timestamp(),
+       outcome = jsonb_build_object('status', 'cancelled', 'code', 'cancelled')
+     where install_id = $1 and state = 'queued' and cancel_requested_at is not null
+     returning id`,
+    [installId],
+  );
+  return rows.map((row) => row.id);
 }
 
 /** Deals with agents that fell silent. Returns the jobs it moved. */

@@ -3,6 +3,7 @@ import { Fault } from "../model/fault.ts";
 import type { AgentId } from "../model/ids.ts";
 import type { JobKey } from "../protocol/job-key.ts";
 import type { ServerContext } from "./context.ts";
+import type { Sql } from "./database.ts";
 import { adoptJob, expireLeases, expireStarts, loseJob, requestCancel } from "./job-machine.ts";
 import { settleEnded } from "./outcomes.ts";
 
@@ -36,13 +37,24 @@ export async function takeLoss(
   key: JobKey,
   reason: string,
 ): Promise<void> {
-  await context.database.transaction(`agent:${agentId}`, async (sql) => {
-    // A job of the agent that this one replaced: it answers for it now.
-    await adoptJob(sql, agentId, key);
-    if (await loseJob(sql, agentId, key, reason)) await settleEnded(context, sql, key.jobId);
-  });
+  await context.database.transaction(`agent:${agentId}`, (sql) =>
+    settleLoss(context, sql, agentId, key, reason),
+  );
   context.wake.notify("reconcile");
   context.wake.notify("live");
+}
+
+/** The same within a transaction of the caller's. */
+export async function settleLoss(
+  context: ServerContext,
+  sql: Sql,
+  agentId: AgentId,
+  key: JobKey,
+  reason: string,
+): Promise<void> {
+  // A job of the agent that this one replaced: it answers for it now.
+  await adoptJob(sql, agentId, key);
+  if (await loseJob(sql, agentId, key, reason)) await settleEnded(context, sql, key.jobId);
 }
 
 /** Deals with leases and limits that lapsed; called on a timer by every server. */

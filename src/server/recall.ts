@@ -13,7 +13,7 @@ import { decodePublicKey, verifyDocument } from "../protocol/signed-document.ts"
 import type { ServerContext } from "./context.ts";
 import type { Sql } from "./database.ts";
 import { recordEvent } from "./event-queue.ts";
-import { dropQueued, queueJobs, recallJob, resumeStarts } from "./job-machine.ts";
+import { cancelNoted, dropQueued, queueJobs, recallJob, resumeStarts } from "./job-machine.ts";
 import { newJobOf } from "./manifest.ts";
 import { settleEnded } from "./outcomes.ts";
 import { newestRestore, raiseGeneration } from "./restore.ts";
@@ -172,6 +172,7 @@ async function endHold(sql: Sql, installId: string, unknown: number): Promise<vo
     "update installs set recall_since = null, reconcile_due_at = clock_timestamp() where id = $1",
     [installId],
   );
+  await cancelNoted(sql, installId);
   if (unknown === 0) return;
   await dropQueued(
     sql,

@@ -12,6 +12,7 @@ import { syncApp } from "./apps.ts";
 import { newestCheckpoint } from "./history.ts";
 import { createInstall, deployInstall } from "./installs.ts";
 import { nackJob, offerJobs, startJob } from "./job-machine.ts";
+import { cancelJob } from "./jobs.ts";
 import { readManifest } from "./manifest.ts";
 import { takeOutcome } from "./outcomes.ts";
 import { type ToldTry, takeRecalled } from "./recall.ts";
@@ -162,6 +163,37 @@ test("a job that runs at its agent goes on after the restore, under the same epo
     [running.key.jobId],
   );
   assert.deepEqual(job, { state: "running", agent_id: agent, n: running.key.epoch.n });
+});
+
+test("a cancel during the hold is noted: what had ended keeps its outcome, what had not run is cancelled", async () => {
+  await sync("second");
+  await runBuilds();
+  await deployInstall(server.context, "token:test", "acme", null);
+  await reconcileAll();
+  const restore = await backUp(server.database);
+  const queued = await server.database.query<{ id: string }>(
+    "select id from jobs where install_id = $1 and state = 'queued' order by id",
+    [install],
+  );
+  await finishAll(agent, await offerAll(agent, install));
+  const checkpoint = await newestCheckpoint(server.context);
+  await restore();
+  await mustRecall(server.context, { agentId: agent, journal: [], checkpoint });
+  for (const { id } of queued) await cancelJob(server.context, "token:test", id);
+
+  await takeRecalled(server.context, teller(), told.slice(0, -1));
+
+  const states = await server.database.query<{ id: string; state: string }>(
+    "select id, state from jobs where id = any($1) order by id",
+    [queued.map(({ id }) => id)],
+  );
+  const known = new Set(
+    told.slice(0, -1).map(({ manifest }) => readManifest(manifest).jobId as string),
+  );
+  for (const { id, state } of states) {
+    assert.equal(state, known.has(id) ? "succeeded" : "cancelled");
+  }
+  assert(states.some(({ state }) => state === "cancelled"));
 });
 
 test("an agent cannot make the server believe in a restore with a checkpoint of its own making", async () => {

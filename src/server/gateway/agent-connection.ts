@@ -101,15 +101,20 @@ export function serveAgent(
     if ("refusal" in found) return close("refused", found.refusal);
     agent = found;
     effects.address({ ...hello, agentId: found.id });
-    await claimConnection(context, found.id, id);
+    if (!(await claimConnection(context, found.id, id, hello.count ?? null))) {
+      return close("retry", "A later hello of this agent was heard first. Connect again.");
+    }
     if (phase !== "greeted") return rollCall.gone({ agentId: found.id, connection: id });
     isClaimed = true;
     // Its older connection, on whatever server, looks at once and finds itself superseded.
     context.wake.notify(`agent:${found.id}`);
     const welcome = await prepareWelcome(context, found, hello, {
+      connection: id,
       creditBytes: limits.creditBytes,
       serverNow,
     });
+    if (!welcome)
+      return close("retry", "Another connection of this agent is newer. Connect again.");
     for (const { key, manifest } of welcome.kept) held.hold(key, manifest, false);
     slots = hello.slots ?? hello.freeSlots + welcome.kept.length;
     isTaking = hello.freeSlots > 0;

@@ -15,9 +15,10 @@ import {
 import type { JobKey } from "../../protocol/job-key.ts";
 import { decodePublicKey } from "../../protocol/signed-document.ts";
 import type { ServerContext } from "../context.ts";
+import type { Sql } from "../database.ts";
 import { recordEvent } from "../event-queue.ts";
 import { adoptJob, renewLeases } from "../job-machine.ts";
-import { takeLoss } from "../jobs.ts";
+import { settleLoss } from "../jobs.ts";
 import { lastStored } from "../log-chunks.ts";
 import { readManifest } from "../manifest.ts";
 
@@ -90,54 +91,72 @@ function refusalOf(
     : "Expected a signature by the key that this agent enrolled with, but it does not match. Nothing was done.";
 }
 
-/** Makes this the agent's connection: the newest wins. */
+/**
+ * Makes this the agent's connection: the newest wins. False for a hello that was said before the one
+ * that was obeyed last: the agent has given it up, and what it says is no longer true.
+ */
 export async function claimConnection(
   context: ServerContext,
   agentId: AgentId,
   connection: string,
-): Promise<void> {
-  await context.database.query(
+  count: Hello["count"] | null,
+): Promise<boolean> {
+  const rows = await context.database.query(
     `update agents set connection = $2, server = $3, connected_at = clock_timestamp(),
-       seen_at = clock_timestamp() where id = $1`,
-    [agentId, connection, context.serverId],
+       seen_at = clock_timestamp(), hello_folder = $4, hello_number = $5
+     where id = $1 and ($5::bigint is null or hello_folder is distinct from $4 or hello_number < $5)
+     returning id`,
+    [agentId, connection, context.serverId, count?.folder ?? null, count?.number ?? null],
   );
+  return rows.length > 0;
 }
 
 /**
  * Compares the agent's journal with the server's jobs: resumes, adopts, loses and forgets. While the
  * agent must still be asked what it did before the server was restored, it only resumes: what the
- * server does not know of may be the truth.
+ * server does not know of may be the truth. Null when a newer connection has won meanwhile: only the
+ * newest one's journal is obeyed.
  */
 export async function resolveJournal(
   context: ServerContext,
   agent: KnownAgent,
-  journal: readonly JournalEntry[],
-  isRecalling: boolean,
-): Promise<{ kept: KeptJob[]; forget: JobKey[] }> {
-  const rows = await context.database.query<HeldRow>(
-    `select jobs.id, jobs.generation, jobs.n, jobs.manifest, agents.revoked_at is not null as revoked
-     from jobs join agents on agents.id = jobs.agent_id
-     where jobs.agent_id = $1
-        or jobs.agent_id in (select id from agents where install_id = $2 and revoked_at is not null)`,
-    [agent.id, agent.install_id],
-  );
-  const manifests = new Map(rows.map((row) => [row.id, row.manifest]));
-  const held = rows.map(({ id, generation, n, revoked }) => ({
-    key: { jobId: id, epoch: { generation, n } },
-    agentRevoked: revoked,
-  }));
-  const judged = judgeJournal(held, journal);
-  const kept = isRecalling ? [...judged.keep] : [...judged.keep, ...judged.adopt];
-  await context.database.transaction(`agent:${agent.id}`, async (sql) => {
-    await renewLeases(sql, agent.id, judged.keep);
-    if (!isRecalling) for (const key of judged.adopt) await adoptJob(sql, agent.id, key);
-  });
-  for (const key of isRecalling ? [] : judged.lost) {
-    await takeLoss(context, agent.id, key, "The agent came back without a trace of it.");
+  connection: string,
+  { journal, isRecalling }: { journal: readonly JournalEntry[]; isRecalling: boolean },
+): Promise<{ kept: KeptJob[]; forget: JobKey[] } | null> {
+  const { database } = context;
+  if (journal.length === 0 && (await readHeld(database, agent)).length === 0) {
+    return { kept: [], forget: [] };
   }
+  const settled = await database.transaction(`agent:${agent.id}`, async (sql) => {
+    // The lock keeps a newer connection from being claimed, and offered anything, before this is done.
+    const [own] = await sql.query(
+      "select 1 from agents where id = $1 and connection = $2 for update",
+      [agent.id, connection],
+    );
+    if (!own) return null;
+    const rows = await readHeld(sql, agent);
+    const judged = judgeJournal(
+      rows.map(({ id, generation, n, revoked }) => ({
+        key: { jobId: id, epoch: { generation, n } },
+        agentRevoked: revoked,
+      })),
+      journal,
+    );
+    await renewLeases(sql, agent.id, judged.keep);
+    if (isRecalling) return { rows, kept: judged.keep, forget: [] };
+    for (const key of judged.adopt) await adoptJob(sql, agent.id, key);
+    for (const key of judged.lost) {
+      await settleLoss(context, sql, agent.id, key, "The agent came back without a trace of it.");
+    }
+    return { rows, kept: [...judged.keep, ...judged.adopt], forget: [...judged.forget] };
+  });
+  if (!settled) return null;
+  context.wake.notify("reconcile");
+  context.wake.notify("live");
+  const manifests = new Map(settled.rows.map((row) => [row.id, row.manifest]));
   return {
     kept: await Promise.all(
-      kept.map(async (key) => ({
+      settled.kept.map(async (key) => ({
         key,
         manifest: readManifest(manifests.get(key.jobId) ?? ""),
         // The last stored event is asked for again: if it was the outcome, and the server died before it
@@ -145,6 +164,17 @@ export async function resolveJournal(
         acknowledged: Math.max(0, (await lastStored(context, key)) - 1),
       })),
     ),
-    forget: isRecalling ? [] : [...judged.forget],
+    forget: settled.forget,
   };
+}
+
+/** What this agent holds, and what those held that a person replaced with it. */
+function readHeld(sql: Sql, agent: KnownAgent): Promise<HeldRow[]> {
+  return sql.query<HeldRow>(
+    `select jobs.id, jobs.generation, jobs.n, jobs.manifest, agents.revoked_at is not null as revoked
+     from jobs join agents on agents.id = jobs.agent_id
+     where jobs.agent_id = $1
+        or jobs.agent_id in (select id from agents where install_id = $2 and revoked_at is not null)`,
+    [agent.id, agent.install_id],
+  );
 }

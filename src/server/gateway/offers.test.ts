@@ -16,8 +16,8 @@ after(() => server.close());
 
 test("a connection that was superseded between its look and its question is offered nothing", async () => {
   const agent = await enrolDouble(server.context);
-  await claimConnection(server.context, agent.id, "older");
-  await claimConnection(server.context, agent.id, "newer");
+  await claimConnection(server.context, agent.id, "older", null);
+  await claimConnection(server.context, agent.id, "newer", null);
   await queueBuilds(server, "superseded");
 
   assert.equal(await offersTo(agent, "older"), 0);
@@ -26,7 +26,7 @@ test("a connection that was superseded between its look and its question is offe
 
 test("an agent that drains or is revoked is offered nothing, although its connection does not know yet", async () => {
   const agent = await enrolDouble(server.context);
-  await claimConnection(server.context, agent.id, "only");
+  await claimConnection(server.context, agent.id, "only", null);
   await queueBuilds(server, "withheld");
   const change = (what: string) =>
     server.database.query(`update agents set ${what} where id = $1`, [agent.id]);
@@ -48,3 +48,14 @@ async function offersTo({ id }: AgentKey, connection: string): Promise<number> {
     })
   ).length;
 }
+
+test("a hello that is heard after a later one of the same folder is not obeyed", async () => {
+  const agent = await enrolDouble(server.context);
+  const count = (number: number, folder = "one") => ({ folder, number });
+
+  assert.equal(await claimConnection(server.context, agent.id, "second", count(2)), true);
+  assert.equal(await claimConnection(server.context, agent.id, "first", count(1)), false);
+  assert.equal(await claimConnection(server.context, agent.id, "second again", count(2)), false);
+  assert.equal(await claimConnection(server.context, agent.id, "third", count(3)), true);
+  assert.equal(await claimConnection(server.context, agent.id, "moved", count(1, "two")), true);
+});

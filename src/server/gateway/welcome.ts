@@ -25,19 +25,26 @@ export interface PreparedWelcome {
   readonly effect: EffectBody;
 }
 
-/** Settles the agent's journal, and makes the welcome that says so. */
+/** Settles the agent's journal, and makes the welcome that says so; null when a newer connection has won. */
 export async function prepareWelcome(
   context: ServerContext,
   agent: KnownAgent,
   hello: Hello,
-  { creditBytes, serverNow }: { creditBytes: number; serverNow: () => Date },
-): Promise<PreparedWelcome> {
+  {
+    connection,
+    creditBytes,
+    serverNow,
+  }: { connection: string; creditBytes: number; serverNow: () => Date },
+): Promise<PreparedWelcome | null> {
   const isRecalling = await mustRecall(context, {
     agentId: agent.id,
     journal: hello.journal,
     checkpoint: hello.checkpoint ?? null,
   });
-  const { kept, forget } = await resolveJournal(context, agent, hello.journal, isRecalling);
+  const { journal } = hello;
+  const resolved = await resolveJournal(context, agent, connection, { journal, isRecalling });
+  if (!resolved) return null;
+  const { kept, forget } = resolved;
   const effect: EffectBody = {
     type: "welcome",
     serverTime: serverNow().toISOString(),

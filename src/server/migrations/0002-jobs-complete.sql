@@ -32,6 +32,8 @@ alter table agents
   add column drain_reason text,
   add column slots int,
   add column protocol int,
+  add column hello_folder text,                 -- the last hello that was obeyed: of which folder,
+  add column hello_number bigint,               -- and which one of it; an earlier one heard late is not
   add column version text,
   add check ((draining_at is null) = (drain_reason is null));
 create index agents_of_install on agents (install_id, revoked_at) where install_id is not null;
