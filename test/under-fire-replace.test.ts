@@ -7,12 +7,29 @@ import { replaceFile } from "../src/files/replace-file.ts";
 import { assertOnce } from "./chaos/assert-once.ts";
 import { readLedger } from "./chaos/ledger.ts";
 import { liveProcesses, type ProcessKind, signal } from "./chaos/processes.ts";
-import { openScene, type Scene } from "./chaos/scene.ts";
+import { type Scene, shareScene } from "./chaos/scene.ts";
 
-test("an executor is stopped, its agent replaced by one in another folder: the new epoch waits until the old one is gone", async (t) => {
-  const scene = await openScene(t);
-  await scene.deploy([{ name: "long", config: { sleep_ms: 3000 } }]);
-  await scene.applying("long");
+const shared = shareScene();
+
+test("an agent is replaced in its own folder: what runs is adopted, goes on in its epoch, and ends once", async () => {
+  const scene = shared();
+  await scene.deploy([{ name: "goes_on", config: { sleep_ms: 4000, log_lines: 20 } }]);
+  await scene.applying("goes_on");
+
+  const code = await replace(scene);
+  const enrolment = JSON.stringify({ code, serverUrl: scene.install.proxy.url });
+  await replaceFile(join(scene.install.directory, "agent", "enrolment.json"), enrolment);
+  await scene.settled();
+
+  const story = await assertOnce(scene, "goes_on");
+  assert(story.includes("adopted"), story.join(" "));
+  assert.deepEqual(await scene.remains(), []);
+});
+
+test("an executor is stopped, its agent replaced by one in another folder: the new epoch waits until the old one is gone", async () => {
+  const scene = shared();
+  await scene.deploy([{ name: "hangs", config: { sleep_ms: 3000 } }]);
+  await scene.applying("hangs");
   // The shim around it only records its end.
   const old = executorsOf(scene).filter(({ kind }) => kind !== "shim");
   for (const { pid } of old) signal(pid, "SIGSTOP");
@@ -20,10 +37,10 @@ test("an executor is stopped, its agent replaced by one in another folder: the n
   await replaceElsewhere(scene);
   await scene.settled();
 
-  const [first, second, ...more] = await scene.applies("long");
+  const [first, second, ...more] = await scene.applies("hangs");
   assert.deepEqual(
     [first?.epoch, first?.endMs, second?.epoch, more.length],
-    ["1.1", null, "2.2", 0],
+    ["2.1", null, "3.2", 0],
   );
   const phases = (await readLedger(scene.product.ledger)).map(({ phase }) => phase);
   assert(!phases.includes("overlap"), "the stopped one held its lock until it was gone");
@@ -31,22 +48,7 @@ test("an executor is stopped, its agent replaced by one in another folder: the n
     old.some((o) => o.pid === pid),
   );
   assert.deepEqual(left, []);
-  assert.equal((await scene.applyJob("long")).state, "succeeded");
-});
-
-test("an agent is replaced in its own folder: what runs is adopted, goes on in its epoch, and ends once", async (t) => {
-  const scene = await openScene(t);
-  await scene.deploy([{ name: "long", config: { sleep_ms: 4000, log_lines: 20 } }]);
-  await scene.applying("long");
-
-  const code = await replace(scene);
-  const enrolment = JSON.stringify({ code, serverUrl: scene.install.proxy.url });
-  await replaceFile(join(scene.install.directory, "agent", "enrolment.json"), enrolment);
-  await scene.settled();
-
-  const story = await assertOnce(scene, "long");
-  assert(story.includes("adopted"), story.join(" "));
-  assert.deepEqual(await scene.remains(), []);
+  assert.equal((await scene.applyJob("hangs")).state, "succeeded");
 });
 
 function executorsOf({ product }: Scene) {

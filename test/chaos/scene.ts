@@ -2,6 +2,7 @@
 import { mkdtemp, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { after, before } from "node:test";
 import type { AppConfig } from "../../src/model/app-config.ts";
 import type { JsonObject } from "../../src/model/json.ts";
 import type { InstallView, SyncAnswer } from "../../src/protocol/api.ts";
@@ -40,7 +41,7 @@ export interface Scene {
 }
 
 interface TestContext {
-  after(work: () => Promise<unknown>): void;
+  after(work: () => Promise<void>): void;
 }
 
 const settleMs = 60_000;
@@ -63,6 +64,22 @@ export async function openScene(
   const [install] = product.installs;
   if (!install) throw new Error("Expected a scene with an install.");
   return sceneOf(product, install);
+}
+
+/** One stage for all tests of a file, opened before the first and gone after the last. */
+export function shareScene(): () => Scene {
+  const cleaning: (() => Promise<void>)[] = [];
+  let scene: Scene | null = null;
+  before(async () => {
+    scene = await openScene({ after: (work) => void cleaning.push(work) });
+  });
+  after(async () => {
+    for (const clean of cleaning) await clean();
+  });
+  return () => {
+    if (!scene) throw new Error("Expected the scene to be open.");
+    return scene;
+  };
 }
 
 function sceneOf(product: Product, install: Install): Scene {
