@@ -1,11 +1,15 @@
 /**
  * apply: what was approved, and nothing else. The plan comes from the install's store, its base is
  * computed anew, and any difference ends the job before anything is touched.
+ *
+ * A try that had written all and was killed before it could say so is not done again: the next try of
+ * the same job finds its mark, and tells what is in the store.
  */
 import type { Outcome } from "../model/job.ts";
 import { fetchArtifact } from "./artifact-folder.ts";
 import {
   baseDigestOf,
+  readToldOutputs,
   withComponent,
   withStateBackend,
   writeIntent,
@@ -21,6 +25,11 @@ export function apply(context: ExecutorContext): Promise<Outcome> {
   return withComponent(context, async (component) => {
     const { name, type } = requirePart(context.manifest.component, "component");
     const approval = requirePart(context.manifest.approval, "approval");
+    if (component.intent?.appliedBy === context.manifest.jobId) {
+      context.log.log("system", "an earlier try of this job has applied it; nothing is done again");
+      await removePlan(component);
+      return { status: "succeeded", ...(await readToldOutputs(component)) };
+    }
     const artifact = await fetchArtifact(context);
     const { config, sensitiveTexts } = await renderConfig(context, component.store);
     for (const text of sensitiveTexts) context.redactor.add(text);
@@ -50,7 +59,8 @@ export function apply(context: ExecutorContext): Promise<Outcome> {
     requireSuccess(result);
     const { outputs, outputsHash } = await writeOutputs(context, component, result.outputs);
     // Only what the new state may hold must stay hidden from now on.
-    await writeIntent(component, { ...intent, sensitiveTexts: [...sensitiveTexts] });
+    const appliedBy = context.manifest.jobId;
+    await writeIntent(component, { ...intent, sensitiveTexts: [...sensitiveTexts], appliedBy });
     await removePlan(component);
     return { status: "succeeded", outputs, outputsHash };
   });

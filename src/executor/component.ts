@@ -24,6 +24,8 @@ const Intent = z.object({
   config: JsonRecord,
   sensitiveTexts: z.array(z.string()),
   artifactDigest: DigestText.nullable(),
+  /** The job whose apply came to its end: state and outputs are written. */
+  appliedBy: z.string().exactOptional(),
 });
 export type Intent = z.output<typeof Intent>;
 
@@ -119,11 +121,28 @@ export async function writeState(
 /** Writes all outputs, and gives what the server may know of them. */
 export async function writeOutputs(
   context: ExecutorContext,
-  { store, fence, name }: OpenComponent,
+  component: OpenComponent,
   given: ReadonlyMap<string, GivenOutput>,
-): Promise<{ outputs: { [name: string]: Output }; outputsHash: string }> {
+): Promise<ToldOutputs> {
+  const { store, fence, name } = component;
   const stored = markTainted(context, given);
   await store.write(storeKeys.outputs(name), encode(stored), { expectedVersion: "any", fence });
+  return tellOutputs(component, stored);
+}
+
+/** What the server may know of outputs. */
+export interface ToldOutputs {
+  readonly outputs: { readonly [name: string]: Output };
+  readonly outputsHash: string;
+}
+
+/** What the server may know of the outputs that are in the store. */
+export async function readToldOutputs(component: OpenComponent): Promise<ToldOutputs> {
+  const { store, name } = component;
+  return tellOutputs(component, await readOutputs(store, storeKeys.outputs(name)));
+}
+
+function tellOutputs({ store, name }: OpenComponent, stored: StoredOutputs): ToldOutputs {
   const outputs = Object.entries(stored).map(([key, { sensitive, value }]): [string, Output] => [
     key,
     sensitive

@@ -1,7 +1,7 @@
 /** The life of a component through the real executor, its plugins, both registries and the store. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readdir } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import type { JobId } from "../model/ids.ts";
@@ -135,6 +135,24 @@ test("a state that an older try was refused is kept aside, and the next job tell
     assert.match(key, /^conflicts\/state\/c\/job_\w+\.1\.1\//);
     const kept = await trial.withStore((store) => store.read(key));
     assert.equal(Buffer.from(kept?.value ?? []).toString(), '"late"');
+  }));
+
+test("an apply that was killed before it could tell its outcome is not done again: its next try tells it", () =>
+  withTrial(async (trial) => {
+    const ledger = join(trial.folder, "ledger");
+    const outputs = { a: "1" };
+    const config = { outputs, sensitive_outputs: { key: "hidden" }, ledger };
+    const { applied, approved } = await trial.deploy({ name: "c", type: "noop", config });
+    const begun = await readFile(ledger, "utf8");
+
+    const again = { ...approved, operation: "apply" as const, jobId: idOf(applied) };
+    const second = await trial.run(again, { n: 2 });
+
+    assert.equal(second.outcome.status, "succeeded", second.told);
+    assert.deepEqual(second.outcome, applied.outcome);
+    assert.equal(await readFile(ledger, "utf8"), begun, "the plugin did not run again");
+    const other = await trial.run({ ...approved, operation: "apply" });
+    assert.equal(other.outcome.code, "stale_plan", "another job has no part in it");
   }));
 
 test("an artifact registry out of reach is a failure worth another attempt", () =>

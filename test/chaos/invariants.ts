@@ -156,7 +156,7 @@ function checkOutcomes(
       ...(ended.length > 0 && job.state !== "succeeded" && !facts.cancelled.has(job.id)
         ? [`${nameOf(job)} ran to its end in ${job.epoch}, but is ${job.state}`]
         : []),
-      ...(isRecorded && job.state === "succeeded" && ended.length !== 1
+      ...(isRecorded && job.state === "succeeded" && ended.length !== 1 && !isToldLater(job, runs)
         ? [
             `${nameOf(job)} succeeded in ${job.epoch}, but ran to its end ${ended.length} times there`,
           ]
@@ -167,6 +167,12 @@ function checkOutcomes(
       ),
     ];
   });
+}
+
+/** An apply that came to its end and was killed before it could say so: its next try says it. */
+function isToldLater(job: JobRow, runs: readonly Execution[]): boolean {
+  const isApplied = runs.some(({ epoch, endMs }) => epoch !== job.epoch && endMs !== null);
+  return job.operation === "apply" && isApplied && runs.every(({ epoch }) => epoch !== job.epoch);
 }
 
 /** The numbers of every job's lines follow each other, or a gap says which are missing. */
