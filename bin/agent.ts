@@ -14,13 +14,14 @@ import { parseArgs } from "node:util";
 import "./plain-schemas.ts";
 import { startAgent } from "../src/agent/agent.ts";
 import { type AgentConfiguration, readConfiguration } from "../src/agent/configuration.ts";
-import { enrol } from "../src/agent/enrol.ts";
+import { enrol, ownFiles } from "../src/agent/enrol.ts";
 import { chooseIsolation } from "../src/agent/isolation.ts";
 import { openJournal } from "../src/agent/journal.ts";
 import { createLogger } from "../src/agent/log.ts";
 import { createProcessLauncher } from "../src/agent/process-launcher.ts";
 import { chooseProxy } from "../src/agent/proxy-choice.ts";
 import { createRoute, type Route, readAuthorities } from "../src/agent/route.ts";
+import { removeUnfinished } from "../src/files/replace-file.ts";
 import { describeError, isFault } from "../src/model/fault.ts";
 
 /** 3: the code is missing, wrong, used or expired; 4: another agent has this identity now. */
@@ -65,6 +66,7 @@ async function main(): Promise<number> {
   }
   await mkdir(configuration.directory, { recursive: true, mode: 0o700 });
   const directory = await realpath(configuration.directory);
+  await removeUnfinished(ownFiles(directory));
   const journal = openJournal(join(directory, "journal.db"), {
     spoolBytesMax: configuration.spoolBytesMax,
     logger,

@@ -23,10 +23,17 @@ import {
 } from "../protocol/signed-document.ts";
 import { fullJitterMs } from "./backoff.ts";
 import { readText } from "./foreign-file.ts";
-import { type Identity, readIdentity, verifyKeyset, writeIdentity } from "./identity.ts";
+import {
+  type Identity,
+  identityPath,
+  readIdentity,
+  verifyKeyset,
+  writeIdentity,
+} from "./identity.ts";
 import type { Logger } from "./log.ts";
 import { postJson } from "./post-json.ts";
 import type { Route } from "./route.ts";
+import { supersessionPath } from "./supersession.ts";
 
 const fileBytesMax = 64 * 1024;
 const retryCapMs = 15_000;
@@ -194,6 +201,11 @@ async function checkAnswer(
     rootPublicKey,
     keysetNumber: keyset.number,
   };
+}
+
+/** The files that only the agent itself replaces. */
+export function ownFiles(directory: string): string[] {
+  return [identityPath(directory), keyPath(directory), supersessionPath(directory)];
 }
 
 function keyPath(directory: string): string {

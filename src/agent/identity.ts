@@ -85,6 +85,7 @@ export function keyFinder(keyset: Pick<Keyset, "keys">): FindKey {
   return (keyId) => keys.get(keyId) ?? null;
 }
 
-function identityPath(directory: string): string {
+/** Where it is kept, in the agent's folder. */
+export function identityPath(directory: string): string {
   return join(directory, "identity.json");
 }

@@ -26,7 +26,7 @@ export function recordSupersession(
   atMs: number,
 ): Promise<void> {
   const record: Supersession = { agentId, atMs, bootId: ownProcess().bootId };
-  return replaceFile(pathIn(directory), JSON.stringify(record));
+  return replaceFile(supersessionPath(directory), JSON.stringify(record));
 }
 
 /** How long this identity must still wait before it connects; 0 where it was never superseded. */
@@ -36,7 +36,7 @@ export async function supersessionWaitMs(
   nowMs: number,
   random: () => number,
 ): Promise<number> {
-  const text = await readText(pathIn(directory), recordBytesMax);
+  const text = await readText(supersessionPath(directory), recordBytesMax);
   const record = text === null ? undefined : parse(text);
   const current = { agentId, bootId: ownProcess().bootId };
   if (record?.agentId !== current.agentId || record.bootId !== current.bootId) return 0;
@@ -57,6 +57,7 @@ function parse(text: string): Supersession | undefined {
   }
 }
 
-function pathIn(directory: string): string {
+/** Where it is remembered, in the agent's folder. */
+export function supersessionPath(directory: string): string {
   return join(directory, "superseded.json");
 }

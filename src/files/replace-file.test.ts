@@ -4,7 +4,7 @@ import { mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { replaceFile } from "./replace-file.ts";
+import { removeUnfinished, replaceFile } from "./replace-file.ts";
 
 let folder = "";
 before(async () => {
@@ -46,4 +46,15 @@ test("what a link points to is not written", async () => {
 
 test("a folder that is not there is a failure, and leaves nothing", async () => {
   await assert.rejects(replaceFile(join(folder, "absent", "a"), "x"), { code: "ENOENT" });
+});
+
+test("what a killed process left beside its files is removed, and nothing of others", async () => {
+  const mine = await mkdtemp(join(folder, "mine-"));
+  const id = "7a4e7b1d-8591-439c-929f-2165dee1fd3a";
+  const others = [`.other.json.${id}`, ".key.json.new", "key.json"];
+  for (const name of [`.key.json.${id}`, ...others]) await writeFile(join(mine, name), "");
+
+  await removeUnfinished([join(mine, "key.json"), join(mine, "absent", "file")]);
+
+  assert.deepEqual((await readdir(mine)).sort(), others.sort());
 });

@@ -6,7 +6,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import { z } from "zod";
-import { replaceFile } from "../files/replace-file.ts";
+import { removeUnfinished, replaceFile } from "../files/replace-file.ts";
 import { Fault } from "../model/fault.ts";
 import { startBackground } from "./background.ts";
 import { createFolderBlobStore } from "./blob-store.ts";
@@ -73,7 +73,10 @@ export async function startServer(
   );
   try {
     await migrate(database, options.migrationsDirectory);
-    const keys = await openKeys(database, join(config.directory, "keys.json"), config.publicUrl);
+    const keysFile = join(config.directory, "keys.json");
+    const { registryKeysFile, adminTokenFile, buildCodeFile } = config;
+    await removeUnfinished([keysFile, registryKeysFile, adminTokenFile, buildCodeFile]);
+    const keys = await openKeys(database, keysFile, config.publicUrl);
     const context: ServerContext = {
       database,
       blobs: createFolderBlobStore(join(config.directory, "blobs"), config.serverId),
