@@ -21,6 +21,8 @@ export interface BlobStore {
     expected: { digest: Digest; sizeBytesMax: number },
   ): Promise<{ sizeBytes: number }>;
   read(key: string): Promise<Uint8Array | null>;
+  /** A part of a blob; null when there is none that holds all of it. */
+  readPart(key: string, offset: number, sizeBytes: number): Promise<Uint8Array | null>;
   openStream(key: string): Promise<{ sizeBytes: number; stream: NodeJS.ReadableStream } | null>;
 }
 
@@ -73,6 +75,21 @@ export function createFolderBlobStore(directory: string, owner: string): BlobSto
     },
     async read(key) {
       return readFile(pathOf(key)).catch(nullWhenAbsent);
+    },
+    async readPart(key, offset, sizeBytes) {
+      const file = await open(pathOf(key)).catch(nullWhenAbsent);
+      if (!file) return null;
+      try {
+        const { buffer, bytesRead } = await file.read(
+          Buffer.alloc(sizeBytes),
+          0,
+          sizeBytes,
+          offset,
+        );
+        return bytesRead === sizeBytes ? buffer : null;
+      } finally {
+        await file.close();
+      }
     },
     async openStream(key) {
       const path = pathOf(key);

@@ -56,6 +56,7 @@ export interface NewJob {
 
 export interface OfferedJob {
   readonly id: JobId;
+  readonly agent_id: AgentId;
   readonly operation: Operation;
   readonly install_id: string | null;
   readonly component: string | null;
@@ -129,48 +130,86 @@ export interface Asker {
   readonly connection: string;
 }
 
-/**
- * Offers queued jobs to an agent and begins a new epoch of each, in one statement: by priority, then
- * by turn, then by age. Nothing goes to an agent that is revoked, draining or superseded by a newer
- * connection; nothing of an install that is paused or restored; no more at once than the install allows.
- */
+/** How many jobs of which queue someone asks for. */
+export interface Ask extends Asker {
+  readonly queue: string;
+  readonly limit: number;
+}
+
+/** Offers queued jobs to one agent. */
 export function offerJobs(
   sql: Sql,
-  { agentId, connection }: Asker,
+  asker: Asker,
   queue: string,
   limit: number,
 ): Promise<OfferedJob[]> {
+  return offerJobsToAll(sql, [{ ...asker, queue, limit }]);
+}
+
+/**
+ * Offers queued jobs to agents of different queues and begins a new epoch of each, in one statement: by
+ * priority, then by turn, then by age. Nothing goes to an agent that is revoked, draining or superseded
+ * by a newer connection; nothing of an install that is paused or restored; no more at once than the
+ * install allows.
+ */
+export function offerJobsToAll(sql: Sql, asks: readonly Ask[]): Promise<OfferedJob[]> {
   return sql.query<OfferedJob>(
-    `update jobs set state = 'offered', agent_id = $1, n = n + 1,
+    // Materialized: a join that looked twice would pick more than the limit.
+    `with picked as materialized (
+       select chosen.id, asked.agent_id
+       from unnest($1::text[], $2::text[], $3::text[], $4::int[])
+         as asked (agent_id, connection, queue, places)
+       cross join lateral (
+         select id from jobs
+         where queue = asked.queue and state = 'queued' and not_before <= clock_timestamp()
+           and exists (select 1 from agents where id = asked.agent_id and connection = asked.connection
+                         and revoked_at is null and draining_at is null)
+           and not exists (select 1 from installs where id = jobs.install_id
+                             and (paused_at is not null or recall_since is not null))
+         order by priority desc, turn, created_at, id
+         limit greatest(0, least(asked.places, (
+           select jobs_max - (select count(*) from jobs where queue = asked.queue and agent_id is not null)
+           from installs where id = asked.queue)))
+         for update skip locked) as chosen)
+     update jobs set state = 'offered', agent_id = picked.agent_id, n = n + 1,
        generation = greatest(generation, (select generation from installs where id = install_id)),
-       lease_expires_at = clock_timestamp() + make_interval(secs => $4)
-     where id in (
-       select id from jobs
-       where queue = $2 and state = 'queued' and not_before <= clock_timestamp()
-         and exists (select 1 from agents where id = $1 and connection = $5
-                       and revoked_at is null and draining_at is null)
-         and not exists (select 1 from installs where id = jobs.install_id
-                           and (paused_at is not null or recall_since is not null))
-       order by priority desc, turn, created_at, id
-       limit greatest(0, least($3, (
-         select jobs_max - (select count(*) from jobs where queue = $2 and agent_id is not null)
-         from installs where id = $2)))
-       for update skip locked)
-     returning id, operation, install_id, component, manifest, manifest_digest, generation, n`,
-    [agentId, queue, limit, leaseSeconds, connection],
+       lease_expires_at = clock_timestamp() + make_interval(secs => $5)
+     from picked
+     where jobs.id = picked.id and jobs.state = 'queued'
+     returning jobs.id, jobs.agent_id, operation, install_id, component, manifest, manifest_digest,
+               generation, n`,
+    [
+      asks.map((ask) => ask.agentId),
+      asks.map((ask) => ask.connection),
+      asks.map((ask) => ask.queue),
+      asks.map((ask) => ask.limit),
+      leaseSeconds,
+    ],
   );
 }
 
 /** The agent has launched it. False when this epoch is not on offer to this agent. */
 export async function startJob(sql: Sql, agentId: AgentId, key: JobKey): Promise<boolean> {
-  const rows = await sql.query(
-    `update jobs set state = 'running', started_at = coalesce(started_at, clock_timestamp()),
+  return (await startJobs(sql, [{ ...key, agentId }])).length > 0;
+}
+
+/** Agents have launched these, each job at most once; returns those that were on offer to them. */
+export async function startJobs(sql: Sql, held: readonly HeldJob[]): Promise<JobId[]> {
+  const rows = await sql.query<{ id: JobId }>(
+    `with held as materialized (
+       select jobs.id, told.generation, told.n, told.agent_id
+       from unnest($1::text[], $2::int[], $3::int[], $4::text[]) as told (id, generation, n, agent_id)
+       join jobs on jobs.id = told.id and jobs.agent_id = told.agent_id
+       order by jobs.id for no key update of jobs)
+     update jobs set state = 'running', started_at = coalesce(started_at, clock_timestamp()),
        lease_expires_at = clock_timestamp() + make_interval(secs => $5)
-     where id = $1 and generation = $2 and n = $3 and agent_id = $4 and state = 'offered'
-     returning id`,
-    [key.jobId, key.epoch.generation, key.epoch.n, agentId, leaseSeconds],
+     from held
+     where jobs.id = held.id and jobs.generation = held.generation and jobs.n = held.n
+       and jobs.agent_id = held.agent_id and jobs.state = 'offered'
+     returning jobs.id`,
+    [...columnsOf(held), leaseSeconds],
   );
-  return rows.length > 0;
+  return rows.map((row) => row.id);
 }
 
 /** The agent could not take it now: back to the queue, a little later. Nothing was tried, so nothing counts. */
@@ -245,13 +284,7 @@ export async function extendLeases(sql: Sql, held: readonly HeldJob[]): Promise<
        where state = 'running'
        order by jobs.id for update of jobs skip locked)
      returning id`,
-    [
-      held.map((job) => job.jobId),
-      held.map((job) => job.epoch.generation),
-      held.map((job) => job.epoch.n),
-      held.map((job) => job.agentId),
-      leaseSeconds,
-    ],
+    [...columnsOf(held), leaseSeconds],
   );
   const extended = new Set<string>(rows.map((row) => row.id));
   return held.filter((job) => !extended.has(job.jobId));
@@ -279,48 +312,83 @@ export async function renewLeases(
   );
 }
 
-/**
- * Ends a job with what its executor reported; a failure that its policy retries, and that is not the
- * last attempt, puts it back into the queue instead. Only the first report of its newest epoch counts.
- */
+/** What the executor of a job reported at its end. */
+export interface FinishedJob extends HeldJob {
+  readonly outcome: Outcome;
+}
+
+/** How a report of an end was taken, with what is needed to settle it. */
+export interface TakenEnd {
+  readonly id: JobId;
+  /** False: it is queued again. */
+  readonly ended: boolean;
+  readonly manifest: string;
+  readonly deploy: number;
+  readonly fingerprint: string | null;
+}
+
+/** Ends one job; null when the report does not count. */
 export async function finishJob(
   sql: Sql,
   agentId: AgentId,
   key: JobKey,
   outcome: Outcome,
 ): Promise<"ended" | "retried" | null> {
-  const again = `$5 = 'failed' and coalesce($7::text = any(retry_on), false) and cancel_requested_at is null
-                 and losses + retries + 1 < attempts_max`;
-  const [row] = await sql.query<{ ended: boolean }>(
-    `update jobs set agent_id = null, lease_expires_at = null,
+  const [taken] = await finishJobs(sql, [{ ...key, agentId, outcome }]);
+  if (!taken) return null;
+  return taken.ended ? "ended" : "retried";
+}
+
+/**
+ * Ends jobs, each named at most once, with what their executors reported; a failure that a job's policy
+ * retries, and that is not the last attempt, puts it back into the queue instead. Only the first report
+ * of a job's newest epoch counts: what is not returned did not.
+ */
+export async function finishJobs(sql: Sql, finished: readonly FinishedJob[]): Promise<TakenEnd[]> {
+  const again = `said.status = 'failed' and coalesce(said.code = any(retry_on), false)
+                 and cancel_requested_at is null and losses + retries + 1 < attempts_max`;
+  return sql.query<TakenEnd>(
+    `with said as materialized (
+       select jobs.id, told.generation, told.n, told.agent_id, told.status, told.code, told.outcome
+       from unnest($1::text[], $2::int[], $3::int[], $4::text[], $5::text[], $6::text[], $7::jsonb[])
+         as told (id, generation, n, agent_id, status, code, outcome)
+       join jobs on jobs.id = told.id and jobs.agent_id = told.agent_id
+       order by jobs.id for no key update of jobs)
+     update jobs set agent_id = null, lease_expires_at = null,
        started_at = coalesce(started_at, clock_timestamp()),
-       state = case when ${again} then 'queued' else $5 end,
-       outcome = case when ${again} then null else $6::jsonb end,
+       state = case when ${again} then 'queued' else said.status end,
+       outcome = case when ${again} then null else said.outcome end,
        finished_at = case when ${again} then null else clock_timestamp() end,
        retries = retries + (${again})::int,
        returned_reason = case when ${again}
          then 'Attempt ' || losses + retries + 1 || ' of ' || attempts_max || ' failed: '
-              || $7::text || coalesce(': ' || left($6::jsonb ->> 'message', 2000), '')
+              || said.code || coalesce(': ' || left(said.outcome ->> 'message', 2000), '')
          else returned_reason end,
        not_before = case when ${again}
          then clock_timestamp()
               + make_interval(secs => least(backoff_seconds_max, backoff_seconds * power(2, losses + retries)))
          else not_before end
-     where id = $1 and generation = $2 and n = $3 and agent_id = $4
-       and state in ('offered', 'running', 'unreachable')
-     returning outcome is not null as ended`,
+     from said
+     where jobs.id = said.id and jobs.generation = said.generation and jobs.n = said.n
+       and jobs.agent_id = said.agent_id and jobs.state in ('offered', 'running', 'unreachable')
+     returning jobs.id, jobs.outcome is not null as ended, manifest, deploy, fingerprint`,
     [
-      key.jobId,
-      key.epoch.generation,
-      key.epoch.n,
-      agentId,
-      outcome.status,
-      JSON.stringify(outcome),
-      outcome.code ?? null,
+      ...columnsOf(finished),
+      finished.map(({ outcome }) => outcome.status),
+      finished.map(({ outcome }) => outcome.code ?? null),
+      finished.map(({ outcome }) => JSON.stringify(outcome)),
     ],
   );
-  if (!row) return null;
-  return row.ended ? "ended" : "retried";
+}
+
+/** Ids, generations, numbers and agents: what every guard looks at. */
+function columnsOf(held: readonly HeldJob[]): unknown[][] {
+  return [
+    held.map((job) => job.jobId),
+    held.map((job) => job.epoch.generation),
+    held.map((job) => job.epoch.n),
+    held.map((job) => job.agentId),
+  ];
 }
 
 /**

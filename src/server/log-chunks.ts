@@ -1,6 +1,7 @@
 /**
- * The lines of jobs: chunks in the blob store, keyed by job, epoch and first number; one small index
- * row each. The blob is written before its row, so a row never points at nothing.
+ * The lines of jobs: chunks in the blob store, keyed by job, epoch and first number, or in a page that
+ * many jobs share (`log-pages.ts`); one small index row each. The blob is written before its row, so a
+ * row never points at nothing.
  *
  * Invariant: the chunks of one epoch follow each other without hole or overlap. Each starts at the
  * number after the last stored one, and the primary key lets only one writer take that number: of two
@@ -27,6 +28,13 @@ interface Chunk {
   readonly last_seq: number;
 }
 
+interface StoredChunk extends Chunk {
+  readonly size_bytes: number;
+  /** The page it is in; null: a blob of its own. */
+  readonly blob: string | null;
+  readonly blob_offset: number | null;
+}
+
 export interface StoredEvents {
   readonly epoch: Epoch | null;
   readonly events: readonly JobEvent[];
@@ -45,13 +53,11 @@ export async function appendEvents(
 ): Promise<number> {
   for (let attempt = 0; attempt < appendAttemptsMax; attempt++) {
     const last = await lastStored(context, key);
-    const fresh = eventsAfter(events, last);
-    refuseHole(key, last, fresh);
-    const [first, final] = [fresh[0], fresh.at(-1)];
-    if (!first || !final) return last;
-    if (await storeChunk(context, key, fresh, [first.seq, lastSeqOf(final)])) {
+    const fresh = freshStretch(key, events, last);
+    if (!fresh) return last;
+    if (await storeChunk(context, key, fresh)) {
       context.wake.notify(`log:${key.jobId}`);
-      return lastSeqOf(final);
+      return fresh.lastSeq;
     }
   }
   throw new Fault(
@@ -79,8 +85,8 @@ export async function readEvents(
   const chosen = epoch ?? (await newestEpoch(context, jobId));
   if (!chosen) return { epoch: null, events: [], more: false };
   // A chunk holds at least one event, so `limit` chunks are always enough.
-  const chunks = await context.database.query<Chunk>(
-    `select generation, n, first_seq, last_seq from log_chunks
+  const chunks = await context.database.query<StoredChunk>(
+    `select generation, n, first_seq, last_seq, size_bytes, blob, blob_offset from log_chunks
      where job_id = $1 and generation = $2 and n = $3 and last_seq > $4
      order by first_seq limit $5`,
     [jobId, chosen.generation, chosen.n, after, limit],
@@ -107,6 +113,31 @@ export async function isJobFinished(context: ServerContext, jobId: string): Prom
   return isFinished(row.state);
 }
 
+/** Events that follow what is stored, and the numbers that they stand for. */
+export interface Stretch {
+  readonly firstSeq: number;
+  readonly lastSeq: number;
+  readonly events: readonly JobEvent[];
+}
+
+/** What of these is not stored yet, null when all is; a hole is refused. */
+export function freshStretch(
+  key: JobKey,
+  events: readonly JobEvent[],
+  last: number,
+): Stretch | null {
+  const fresh = eventsAfter(events, last);
+  refuseHole(key, last, fresh);
+  const [first, final] = [fresh[0], fresh.at(-1)];
+  if (!first || !final) return null;
+  return { firstSeq: first.seq, lastSeq: lastSeqOf(final), events: fresh };
+}
+
+/** A chunk's bytes: a line of JSON per event. */
+export function encodeEvents(events: readonly JobEvent[]): Buffer {
+  return Buffer.from(events.map((event) => `${JSON.stringify(event)}\n`).join(""));
+}
+
 /** What is not stored yet. A gap that begins in what is stored stands for its rest alone. */
 function eventsAfter(events: readonly JobEvent[], last: number): JobEvent[] {
   return events
@@ -131,11 +162,10 @@ function refuseHole(key: JobKey, last: number, fresh: readonly JobEvent[]): void
 async function storeChunk(
   context: ServerContext,
   key: JobKey,
-  events: readonly JobEvent[],
-  [firstSeq, lastSeq]: readonly [number, number],
+  { firstSeq, lastSeq, events }: Stretch,
 ): Promise<boolean> {
   const { generation, n } = key.epoch;
-  const content = Buffer.from(events.map((event) => `${JSON.stringify(event)}\n`).join(""));
+  const content = encodeEvents(events);
   const chunk = { generation, n, first_seq: firstSeq, last_seq: lastSeq };
   await context.blobs.write(chunkKey(key.jobId, chunk), content);
   try {
@@ -154,11 +184,15 @@ async function storeChunk(
 async function readChunk(
   context: ServerContext,
   jobId: string,
-  chunk: Chunk,
+  chunk: StoredChunk,
 ): Promise<readonly JobEvent[]> {
-  const content = await context.blobs.read(chunkKey(jobId, chunk));
-  if (!content)
-    throw new Error(`Blob ${chunkKey(jobId, chunk)} is in the index but not in the store.`);
+  const { blob, blob_offset: offset, size_bytes: sizeBytes } = chunk;
+  const name = blob ?? chunkKey(jobId, chunk);
+  const content =
+    blob !== null && offset !== null
+      ? await context.blobs.readPart(blob, offset, sizeBytes)
+      : await context.blobs.read(name);
+  if (!content) throw new Error(`Blob ${name} is in the index but not in the store.`);
   const lines = new TextDecoder().decode(content).split("\n");
   return lines.filter((line) => line !== "").map((line) => JSON.parse(line) as JobEvent);
 }

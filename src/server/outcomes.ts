@@ -2,22 +2,17 @@
  * What the end of a job means for the rest of the server's data, in the transaction that ends it: a
  * crash between the two cannot happen. One function per operation.
  */
-import type { AgentId } from "../model/ids.ts";
+import type { AgentId, JobId } from "../model/ids.ts";
 import type { Outcome } from "../model/job.ts";
 import type { Manifest } from "../protocol/documents.ts";
 import type { JobKey } from "../protocol/job-key.ts";
 import { settleBuild } from "./apps.ts";
 import type { ServerContext } from "./context.ts";
-import { onlyRow, type Sql } from "./database.ts";
-import { finishJob } from "./job-machine.ts";
+import type { Sql } from "./database.ts";
+import { type FinishedJob, finishJobs, type TakenEnd } from "./job-machine.ts";
 import { readManifest } from "./manifest.ts";
 
-interface EndedJob {
-  readonly id: string;
-  readonly manifest: string;
-  readonly deploy: number;
-  readonly fingerprint: string | null;
-}
+type EndedJob = Pick<TakenEnd, "id" | "manifest" | "deploy" | "fingerprint">;
 
 /**
  * Takes a job's outcome from its agent. False when it is of an older epoch, or a repetition. A failure
@@ -30,20 +25,45 @@ export async function takeOutcome(
   outcome: Outcome,
 ): Promise<boolean> {
   const isFirst = await context.database.transaction(`agent:${agentId}`, async (sql) => {
-    const taken = await finishJob(sql, agentId, key, outcome);
-    if (taken === null) return false;
-    if (taken === "retried") return true;
-    const job = onlyRow(
-      await sql.query<EndedJob>(
-        "select id, manifest, deploy, fingerprint from jobs where id = $1",
-        [key.jobId],
-      ),
-    );
-    await settle(context, sql, job, outcome);
-    return true;
+    const [taken] = await takeOutcomes(context, sql, [{ ...key, agentId, outcome }]);
+    return taken !== undefined;
   });
-  if (isFirst) wakeAll(context, key);
+  if (isFirst) wakeAll(context, [key.jobId]);
   return isFirst;
+}
+
+/**
+ * Takes outcomes of different jobs, and settles each in the name of its agent; returns the jobs whose
+ * report counted. The caller's transaction acts for `agents`, and wakes (`wakeAll`) once it is committed.
+ */
+export async function takeOutcomes(
+  context: ServerContext,
+  sql: Sql,
+  finished: readonly FinishedJob[],
+): Promise<JobId[]> {
+  const byId = new Map(finished.map((each) => [each.jobId, each]));
+  const taken = await finishJobs(sql, finished);
+  for (const job of taken) {
+    const told = byId.get(job.id);
+    if (told && job.ended) await settle(context, actAs(sql, told.agentId), job, told.outcome);
+  }
+  return taken.map((job) => job.id);
+}
+
+/** The same transaction, in the name of one agent from its first statement on. */
+function actAs(sql: Sql, agentId: AgentId): Sql {
+  let isNamed = false;
+  return {
+    async query<Row extends object>(text: string, values?: readonly unknown[]) {
+      // One connection, in order: not awaited, it still comes first; if it fails, so does what follows.
+      const named = isNamed
+        ? Promise.resolve()
+        : sql.query("select set_config('landfall.actor', $1, true)", [`agent:${agentId}`]);
+      isNamed = true;
+      const [rows] = await Promise.all([sql.query<Row>(text, values), named]);
+      return rows;
+    },
+  };
 }
 
 /** Settles a job that ended without its executor's word: lost too often, or cancelled in the queue. */
@@ -55,11 +75,15 @@ export async function settleEnded(context: ServerContext, sql: Sql, jobId: strin
   if (job?.outcome) await settle(context, sql, job, job.outcome);
 }
 
-function wakeAll(context: ServerContext, key: JobKey): void {
-  context.progress.delete(key.jobId);
+/** Wakes all who wait for the ends of these jobs. */
+export function wakeAll(context: ServerContext, jobIds: readonly JobId[]): void {
+  if (jobIds.length === 0) return;
+  for (const jobId of jobIds) {
+    context.progress.delete(jobId);
+    context.wake.notify(`log:${jobId}`);
+  }
   context.wake.notify("reconcile");
   context.wake.notify("live");
-  context.wake.notify(`log:${key.jobId}`);
 }
 
 async function settle(

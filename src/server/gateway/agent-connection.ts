@@ -24,9 +24,8 @@ import { claimConnection, type KnownAgent, verifyHello } from "./handshake.ts";
 import { createHeldJobs } from "./held-jobs.ts";
 import { createInbox } from "./inbox.ts";
 import type { Finding } from "./lookout.ts";
-import { claimOffers } from "./offers.ts";
 import { beginRecall, type RecallSession } from "./recall-session.ts";
-import { handleReport, type Report } from "./reports.ts";
+import type { Report } from "./reports.ts";
 import { createSteadyClock } from "./steady-clock.ts";
 import { challengeOf, prepareWelcome } from "./welcome.ts";
 
@@ -41,6 +40,7 @@ export function serveAgent(
   onReady: (connection: AgentConnection) => void,
 ): Served {
   const { context, limits, line, lookout, rollCall, refusals, checkpoints } = parts;
+  const { offerDesk, reportDesk } = parts;
   const nonce = Buffer.from(context.random(24)).toString("base64url");
   let phase: "challenged" | "greeted" | "ready" | "closing" | "closed" = "challenged";
   let connection: AgentConnection | null = null;
@@ -175,12 +175,9 @@ export function serveAgent(
   async function offerJobs({ id: agentId, install_id }: KnownAgent): Promise<void> {
     const freeSlots = slots - held.count;
     if (isDraining || !isTaking || freeSlots <= 0) return;
-    const asker = { agentId, connection: id };
     const queue = install_id ?? buildQueue;
-    const offers = await claimOffers(context, asker, queue, {
-      limit: freeSlots,
-      serverNow,
-    });
+    const ask = { agentId, connection: id, queue, limit: freeSlots, serverNow };
+    const offers = await offerDesk.add(ask);
     for (const { key, manifest, frame } of offers) {
       held.hold(key, manifest, true);
       await effects.send(frame);
@@ -208,7 +205,7 @@ export function serveAgent(
   async function handleJobReport(frame: Report): Promise<void> {
     // What was received before the socket ended is still true.
     if (!agent || phase === "closing") return;
-    const { ack, ended } = await handleReport(context, agent.id, frame);
+    const { ack, ended } = await reportDesk.take(agent.id, frame);
     // With an outcome goes the place in history where it stands: losing it later will be noticed.
     const place =
       ack && ended && (protocol ?? 1) >= 2 ? { checkpoint: await checkpoints.newest() } : {};

@@ -1,11 +1,14 @@
 /** What a gateway and its connections know of each other. */
 import type { ServerContext } from "../context.ts";
 import type { Checkpoints } from "../history.ts";
+import type { Gathering } from "./gathering.ts";
 import type { KnownAgent } from "./handshake.ts";
 import type { HandshakeLine } from "./handshake-line.ts";
 import type { GatewayLimits } from "./limits.ts";
 import type { Looker, Lookout } from "./lookout.ts";
+import type { OfferAsk, ReadyOffer } from "./offers.ts";
 import type { RefusalLog } from "./refusal-log.ts";
+import type { ReportDesk } from "./report-desk.ts";
 import type { RollCall } from "./roll-call.ts";
 
 /** What all connections of a gateway have together. */
@@ -17,6 +20,8 @@ export interface GatewayParts {
   readonly rollCall: RollCall;
   readonly refusals: RefusalLog;
   readonly checkpoints: Checkpoints;
+  readonly offerDesk: Gathering<OfferAsk, ReadyOffer[]>;
+  readonly reportDesk: ReportDesk;
   /** The time of the sweep: it stands still while the whole process does. */
   readonly sweepTime: () => number;
 }

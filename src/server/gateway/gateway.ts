@@ -19,7 +19,9 @@ import type { AgentConnection, GatewayParts, Served } from "./gateway-parts.ts";
 import { createHandshakeLine } from "./handshake-line.ts";
 import { type GatewayLimits, gatewayLimits } from "./limits.ts";
 import { createLookout } from "./lookout.ts";
+import { createOfferDesk } from "./offers.ts";
 import { createRefusalLog } from "./refusal-log.ts";
+import { createReportDesk } from "./report-desk.ts";
 import { createRollCall } from "./roll-call.ts";
 
 export interface Gateway {
@@ -57,6 +59,8 @@ export function createGateway(context: ServerContext, given: Partial<GatewayLimi
     }),
     refusals: createRefusalLog(context),
     checkpoints: createCheckpoints(context),
+    offerDesk: createOfferDesk(context),
+    reportDesk: createReportDesk(context),
     sweepTime: clock.now,
   };
 

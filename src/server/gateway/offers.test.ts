@@ -6,7 +6,7 @@ import { buildQueue } from "../job-machine.ts";
 import { type AgentKey, enrolDouble } from "./agent-double.ts";
 import { queueBuilds } from "./gateway-bench.ts";
 import { claimConnection } from "./handshake.ts";
-import { claimOffers } from "./offers.ts";
+import { claimAll } from "./offers.ts";
 
 let server: TestServer;
 before(async () => {
@@ -40,13 +40,10 @@ test("an agent that drains or is revoked is offered nothing, although its connec
 });
 
 async function offersTo({ id }: AgentKey, connection: string): Promise<number> {
-  const asker = { agentId: id, connection };
-  return (
-    await claimOffers(server.context, asker, buildQueue, {
-      limit: 5,
-      serverNow: server.context.now,
-    })
-  ).length;
+  const { now: serverNow } = server.context;
+  const ask = { agentId: id, connection, queue: buildQueue, limit: 5, serverNow };
+  const [offers = []] = await claimAll(server.context, [ask]);
+  return offers.length;
 }
 
 test("a hello that is heard after a later one of the same folder is not obeyed", async () => {

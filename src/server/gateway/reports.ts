@@ -13,7 +13,8 @@ import { settleEnded, takeOutcome } from "../outcomes.ts";
 
 /** What is said of jobs that are held: neither the greeting, the heartbeat nor what is recalled. */
 export type Report = Exclude<AgentFrame, { type: "hello" | "renew" | "recalled" }>;
-type ReportOf<Type extends Report["type"]> = Extract<Report, { type: Type }>;
+/** A report of one kind. */
+export type ReportOf<Type extends Report["type"]> = Extract<Report, { type: Type }>;
 
 export interface Handled {
   /** What the agent may forget. */
@@ -22,9 +23,10 @@ export interface Handled {
   readonly ended: JobKey | null;
 }
 
-const nothing: Handled = { ack: null, ended: null };
+/** Nothing to answer. */
+export const nothing: Handled = { ack: null, ended: null };
 
-/** Takes one report of an agent that has proved who it is. */
+/** Takes one report of an agent that has proved who it is, by itself (many: `report-desk.ts`). */
 export function handleReport(
   context: ServerContext,
   agentId: AgentId,
@@ -140,12 +142,14 @@ async function recordStaleReport(
   });
 }
 
-function outcomeOf(events: readonly JobEvent[], acknowledged: number): Outcome | null {
+/** The outcome that these events end with, once it is stored. */
+export function outcomeOf(events: readonly JobEvent[], acknowledged: number): Outcome | null {
   const last = events.at(-1);
   return last?.type === "outcome" && last.seq <= acknowledged ? last.outcome : null;
 }
 
-function noteProgress(
+/** Keeps the newest progress for people's eyes. */
+export function noteProgress(
   context: ServerContext,
   { jobId }: JobKey,
   events: readonly JobEvent[],

@@ -14,6 +14,8 @@ alter table jobs
 drop index jobs_queued;
 create index jobs_queued on jobs (queue, priority desc, turn, created_at, id) where state = 'queued';
 create index jobs_turns on jobs (queue, party, priority, turn) where state = 'queued';
+-- What is under way in a queue: counted against the install's limit with every offer.
+create index jobs_held on jobs (queue) where agent_id is not null;
 create index jobs_start_by on jobs (start_by) where state = 'queued' and start_by is not null;
 
 alter table installs
@@ -89,10 +91,25 @@ create function event_mark(event events) returns text language sql stable as $$
     concat_ws('/', event.id, event.kind, event.actor, event.job_id, extract(epoch from event.at)), 'UTF8')), 'hex')
 $$;
 
+-- A chunk of lines may share a blob with others: where in it. Null: a blob of its own, named by its key.
+alter table log_chunks
+  add column blob text,
+  add column blob_offset int,
+  add check ((blob is null) = (blob_offset is null));
+
 create or replace function record_job_update() returns trigger language plpgsql as $$
+declare
+  -- 'agents': reports of many agents in one transaction, each job in the name of its own.
+  actor text := current_actor();
+  nestloop text := current_setting('enable_nestloop');
+  ended text[];
 begin
+  -- Each statement here is planned once per session, for as few rows as came first; with a nested loop,
+  -- a later one of a thousand rows would compare each with each.
+  perform set_config('enable_nestloop', 'off', true);
   insert into events (kind, actor, install_id, job_id, component, data)
-  select 'job.' || new_rows.state, current_actor(), new_rows.install_id, new_rows.id, new_rows.component,
+  select 'job.' || new_rows.state, case actor when 'agents' then 'agent:' || coalesce(new_rows.agent_id, old_rows.agent_id) else actor end,
+         new_rows.install_id, new_rows.id, new_rows.component,
          jsonb_strip_nulls(jsonb_build_object(
            'operation', new_rows.operation, 'from', old_rows.state,
            'epoch', new_rows.generation || '.' || new_rows.n,
@@ -104,38 +121,46 @@ begin
 
   -- The same executor under another agent: told, although the state is the same.
   insert into events (kind, actor, install_id, job_id, component, data)
-  select 'job.adopted', current_actor(), new_rows.install_id, new_rows.id, new_rows.component,
+  select 'job.adopted', case actor when 'agents' then 'agent:' || coalesce(new_rows.agent_id, old_rows.agent_id) else actor end,
+         new_rows.install_id, new_rows.id, new_rows.component,
          jsonb_build_object('epoch', new_rows.generation || '.' || new_rows.n,
                             'from', old_rows.agent_id, 'agent', new_rows.agent_id)
   from new_rows join old_rows using (id)
   where new_rows.agent_id <> old_rows.agent_id;
 
   insert into events (kind, actor, install_id, job_id, component, data)
-  select 'job.cancel_requested', current_actor(), new_rows.install_id, new_rows.id, new_rows.component,
+  select 'job.cancel_requested', case actor when 'agents' then 'agent:' || coalesce(new_rows.agent_id, old_rows.agent_id) else actor end,
+         new_rows.install_id, new_rows.id, new_rows.component,
          jsonb_build_object('epoch', new_rows.generation || '.' || new_rows.n)
   from new_rows join old_rows using (id)
   where new_rows.cancel_requested_at is not null and old_rows.cancel_requested_at is null;
 
   -- Most updates end no job: look no further.
-  if not exists (select 1 from new_rows join old_rows using (id)
-                 where new_rows.outcome is not null and old_rows.outcome is null) then
+  select array_agg(distinct coalesce(new_rows.install_id, '')) into ended
+  from new_rows join old_rows using (id)
+  where new_rows.outcome is not null and old_rows.outcome is null;
+  if ended is null then
+    perform set_config('enable_nestloop', nestloop, true);
     return null;
   end if;
 
   insert into events (kind, actor, install_id, job_id, component, data)
-  select 'artifact.built', current_actor(), new_rows.install_id, new_rows.id, new_rows.component,
+  select 'artifact.built', case actor when 'agents' then 'agent:' || coalesce(new_rows.agent_id, old_rows.agent_id) else actor end,
+         new_rows.install_id, new_rows.id, new_rows.component,
          new_rows.outcome -> 'artifact'
   from new_rows join old_rows using (id)
   where old_rows.outcome is null and new_rows.outcome ? 'artifact';
   insert into events (kind, actor, install_id, job_id, component, data)
-  select 'artifact.copied', current_actor(), new_rows.install_id, new_rows.id, new_rows.component, copied
+  select 'artifact.copied', case actor when 'agents' then 'agent:' || coalesce(new_rows.agent_id, old_rows.agent_id) else actor end,
+         new_rows.install_id, new_rows.id, new_rows.component, copied
   from new_rows join old_rows using (id), jsonb_array_elements(new_rows.outcome -> 'copied') as copied
   where old_rows.outcome is null and new_rows.outcome ? 'copied';
 
-  -- An install whose job ended has something to reconcile, even if the server dies right here.
+  perform set_config('enable_nestloop', nestloop, true);
+  -- An install whose job ended has something to reconcile, even if the server dies right here. In order,
+  -- so that two servers that end jobs of the same installs never wait for each other in a circle.
   update installs set reconcile_due_at = clock_timestamp()
-  where id in (select new_rows.install_id from new_rows join old_rows using (id)
-               where new_rows.outcome is not null and old_rows.outcome is null);
+  where id in (select id from installs where id = any(ended) order by id for no key update);
   return null;
 end $$;
 
