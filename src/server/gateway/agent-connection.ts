@@ -8,7 +8,7 @@
  *       v                    v                             v  revoked         v
  *     closing (goodbye, with a reason; nothing more is taken) ------------> closed
  *
- * What comes in is handled one thing at a time, control before events (`inbox.ts`). A bad frame, or a
+ * What comes in is begun one thing at a time, control before events (`inbox.ts`, `under-way.ts`). A bad frame, or a
  * failure while one is handled, closes this connection with a reason and harms nobody else. Every frame
  * with an effect is signed and counted. An idle connection owns no timer: one shared sweep looks at all.
  */
@@ -27,6 +27,7 @@ import type { Finding } from "./lookout.ts";
 import { beginRecall, type RecallSession } from "./recall-session.ts";
 import type { Report } from "./reports.ts";
 import { createSteadyClock } from "./steady-clock.ts";
+import { createUnderWay } from "./under-way.ts";
 import { challengeOf, prepareWelcome } from "./welcome.ts";
 
 type Renew = Extract<AgentFrame, { type: "renew" }>;
@@ -63,12 +64,15 @@ export function serveAgent(
   const inbox = createInbox({
     bytesPerSecond: limits.eventBytesPerSecond,
     bytesBurst: limits.eventBytesBurst,
-    onError(error) {
-      const level = isFault(error) ? "info" : "error";
-      context.log[level]({ err: error, connection: id, agent: agent?.id }, "A frame failed");
-      close("retry", "The server failed to handle a frame. Connect again.");
-    },
+    onError: fail,
   });
+  const underWay = createUnderWay();
+
+  function fail(error: unknown): void {
+    const level = isFault(error) ? "info" : "error";
+    context.log[level]({ err: error, connection: id, agent: agent?.id }, "A frame failed");
+    close("retry", "The server failed to handle a frame. Connect again.");
+  }
 
   function close(code: "retry" | "refused", reason: string): void {
     if (isOver()) return;
@@ -143,9 +147,9 @@ export function serveAgent(
   }
 
   function becomeReady(found: KnownAgent, hello: Hello): void {
-    const { slots: told, version } = hello;
-    const traits = { protocol: hello.protocol, slots: told ?? null, version: version ?? null };
     if (phase !== "greeted") return;
+    const { protocol: spoken, slots: told = null, version = null } = hello;
+    const traits = { protocol: spoken, slots: told, version };
     phase = "ready";
     rollCall.heard({ agentId: found.id, connection: id, traits });
     const queue = found.install_id ?? buildQueue;
@@ -175,9 +179,8 @@ export function serveAgent(
   async function offerJobs({ id: agentId, install_id }: KnownAgent): Promise<void> {
     const freeSlots = slots - held.count;
     if (isDraining || !isTaking || freeSlots <= 0) return;
-    const queue = install_id ?? buildQueue;
-    const ask = { agentId, connection: id, queue, limit: freeSlots, serverNow };
-    const offers = await offerDesk.add(ask);
+    const ask = { agentId, connection: id, queue: install_id ?? buildQueue, limit: freeSlots };
+    const offers = await offerDesk.add({ ...ask, serverNow });
     for (const { key, manifest, frame } of offers) {
       held.hold(key, manifest, true);
       await effects.send(frame);
@@ -200,6 +203,11 @@ export function serveAgent(
     sendFrame(socket, { type: "renewed", serverTime: serverNow().toISOString() });
     await held.renewTokens();
     if (connection && isTaking && !wasTaking) lookout.look(connection);
+  }
+
+  /** Goes on to the next report at once, unless many are under way. */
+  function handOver(frame: Report, bytes: number, onDone?: () => void): Promise<void> {
+    return underWay.add(frame, bytes, () => handleJobReport(frame).catch(fail).finally(onDone));
   }
 
   async function handleJobReport(frame: Report): Promise<void> {
@@ -243,15 +251,17 @@ export function serveAgent(
     // A loss comes after the events of the same job, which may hold its outcome.
     else if (frame.type === "lost" && inbox.hasBulkOf(frame.jobId)) {
       takeBulk(frame, frame.jobId, 0);
-    } else inbox.first(() => handleJobReport(frame));
+    } else inbox.first(() => handOver(frame, 0));
   }
 
   function takeBulk(frame: Report | Recalled, jobId: string | null, bytes: number): void {
     const credited = frame.type === "events" && protocol !== 1 ? bytes : 0;
     creditUsed += credited;
     inbox.later(jobId, bytes, async () => {
-      await (frame.type === "recalled" ? handleRecalled(frame) : handleJobReport(frame));
-      creditUsed -= credited;
+      if (frame.type === "recalled") return handleRecalled(frame);
+      await handOver(frame, bytes, () => {
+        creditUsed -= credited;
+      });
       if (socket.isPaused && !isOver()) socket.resume();
     });
     if (creditUsed > limits.creditBytes + frameBytesMax) {

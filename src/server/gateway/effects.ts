@@ -1,6 +1,6 @@
 /**
  * Frames with an effect: signed for one agent and one connection, and counted from one, so that neither
- * a proxy nor a replay can forge one. The caller sends them one after another.
+ * a proxy nor a replay can forge one. They go out in the order in which they were asked for.
  */
 import { WebSocket } from "ws";
 import type { AgentId } from "../../model/ids.ts";
@@ -26,19 +26,27 @@ export interface Effects {
 export function createEffects(context: ServerContext, socket: WebSocket): Effects {
   let addressee: Addressee | null = null;
   let counter = 0;
+  let sent: Promise<unknown> = Promise.resolve();
+
+  async function sendNext(effect: EffectBody): Promise<void> {
+    if (!addressee || socket.readyState !== WebSocket.OPEN) return;
+    const { agentId, agentNonce, protocol } = addressee;
+    const body = effectFor(protocol, effect);
+    if (!body) return;
+    counter += 1;
+    const payload = { ...body, counter, agentNonce, agentId };
+    const document = await signDocument("landfall-frame", payload, context.keys.signing);
+    sendFrame(socket, { type: "signed", document });
+  }
+
   return {
     address(to) {
       addressee = to;
     },
-    async send(effect) {
-      if (!addressee || socket.readyState !== WebSocket.OPEN) return;
-      const { agentId, agentNonce, protocol } = addressee;
-      const body = effectFor(protocol, effect);
-      if (!body) return;
-      counter += 1;
-      const payload = { ...body, counter, agentNonce, agentId };
-      const document = await signDocument("landfall-frame", payload, context.keys.signing);
-      sendFrame(socket, { type: "signed", document });
+    send(effect) {
+      const sending = sent.then(() => sendNext(effect));
+      sent = sending.catch(() => {});
+      return sending;
     },
   };
 }

@@ -7,7 +7,8 @@
  *                                   +-- unusual, or the batch failed --> handled alone --> its result, or its error
  *
  * Invariants: one's trouble is never another's: a batch that fails is repeated one by one, aside, while
- * the next batch goes on. No batch has two of the same key.
+ * the next batch goes on. Of one key, one after another: no batch has two, and none that is handled alone
+ * is overtaken.
  */
 import type { Logger } from "pino";
 
@@ -40,10 +41,12 @@ export function createGathering<Item, Result>(
   options: GatheringOptions<Item, Result>,
 ): Gathering<Item, Result> {
   let waiting: Waiting<Item, Result>[] = [];
+  /** Keys of what is handled alone now. */
+  const busy = new Set<string>();
   let isWorking = false;
 
   function takeBatch(): Waiting<Item, Result>[] {
-    const keys = new Set<string>();
+    const keys = new Set<string>(busy);
     const batch: Waiting<Item, Result>[] = [];
     const rest: Waiting<Item, Result>[] = [];
     for (const each of waiting) {
@@ -69,7 +72,9 @@ export function createGathering<Item, Result>(
       options.log.warn({ err: error, count: batch.length }, "A batch failed; handled one by one");
       left.push(...batch);
     }
-    for (let line = 0; line < Math.min(aloneAtOnce, left.length); line++) void handleEach(left);
+    for (const { item } of left) busy.add(options.keyOf(item));
+    const lines = Math.min(aloneAtOnce, left.length);
+    for (let line = 0; line < lines; line++) void handleEach(left);
   }
 
   async function handleEach(left: Waiting<Item, Result>[]): Promise<void> {
@@ -77,20 +82,29 @@ export function createGathering<Item, Result>(
       const result = options.handleAlone(each.item);
       each.resolve(result);
       await result.catch(() => {}); // its own to tell
+      busy.delete(options.keyOf(each.item));
+      start();
     }
   }
 
   async function run(): Promise<void> {
-    isWorking = true;
-    while (waiting.length > 0) await handleTogether(takeBatch());
+    for (let batch = takeBatch(); batch.length > 0; batch = takeBatch()) {
+      await handleTogether(batch);
+    }
     isWorking = false;
+  }
+
+  function start(): void {
+    if (isWorking) return;
+    isWorking = true;
+    void run();
   }
 
   return {
     add(item) {
       const { promise, resolve } = Promise.withResolvers<Result>();
       waiting.push({ item, resolve });
-      if (!isWorking) void run();
+      start();
       return promise;
     },
   };

@@ -336,11 +336,14 @@ test("a draining agent is offered nothing, and gets its jobs when it drains no l
   server.context.wake.notify(`agent:${key.id}`);
 
   for (let count = 0; count < change.slots; count++) await agent.nextJob();
-  const [row] = await server.database.query(
-    "select slots, protocol, version from agents where id = $1",
-    [key.id],
-  );
-  assert.deepEqual(row, { slots: 3, protocol: 2, version: "1.2.3" });
+  // Told with the next heartbeats that are written.
+  await until(async () => {
+    const told = await server.database.query(
+      "select 1 from agents where id = $1 and slots = 3 and protocol = 2 and version = '1.2.3'",
+      [key.id],
+    );
+    return told.length === 1;
+  }, "what the agent told of itself");
 });
 
 test("an agent that is revoked is told so at once", async (t) => {

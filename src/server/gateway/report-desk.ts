@@ -48,7 +48,7 @@ interface Lines {
   readonly stretch: Stretch;
 }
 
-const batchMax = 200;
+const batchMax = 400;
 /** A row that someone else holds for longer must not keep all others waiting. */
 const lockWaitMs = 1000;
 
@@ -57,7 +57,8 @@ export function createReportDesk(context: ServerContext): ReportDesk {
   const gathering = createGathering<Item, Handled>({
     log: context.log,
     batchMax,
-    keyOf: ({ frame }) => frame.jobId,
+    // That a job runs may be taken together with its end: a batch starts before it ends.
+    keyOf: ({ frame }) => `${frame.type} ${frame.jobId}`,
     handle: (items) => handleTogether(context, items),
     handleAlone: ({ agentId, frame }) => handleReport(context, agentId, frame),
   });
