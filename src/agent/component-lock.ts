@@ -23,7 +23,8 @@ export async function aloneWith<T>(
   act: () => Promise<T>,
 ): Promise<T> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  const name = createHash("sha256").update(component).digest("hex").slice(0, 32);
+  // A bounded number of files, since none can be removed safely; two that share one only wait a moment.
+  const name = createHash("sha256").update(component).digest("hex").slice(0, 2);
   const lock = new DatabaseSync(join(directory, `${name}.lock`), { timeout: 0 });
   try {
     await take(lock, component);
