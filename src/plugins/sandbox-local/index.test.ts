@@ -27,6 +27,8 @@ test("provision makes everything that an install consists of, and tells no secre
     const config = AgentConfiguration.parse(await readJson(join(install, "agent", "config.json")));
     const password = config.place.registry?.password ?? assert.fail();
     assert(!told.includes(password) && !told.includes(code), told);
+    // No outgoing connection may take its port while it is down.
+    assert(Number(new URL(config.place.registry?.url ?? "").port) < 20_000);
     assert.deepEqual(await readJson(join(install, "agent", "enrolment.json")), {
       serverUrl: "http://127.0.0.1:1",
       code,

@@ -6,7 +6,6 @@
  */
 import { randomBytes } from "node:crypto";
 import { mkdir, rm, stat } from "node:fs/promises";
-import { createServer } from "node:net";
 import { dirname } from "node:path";
 import { z } from "zod";
 import { replaceFile } from "../../files/replace-file.ts";
@@ -19,6 +18,7 @@ import { createFolderStore } from "../../store/folder-store.ts";
 import { storeKeys } from "../../store/store.ts";
 import { findCapabilities } from "./capabilities.ts";
 import { foldersOf, type Layout, layoutOf } from "./layout.ts";
+import { pickRegistryPort } from "./registry-port.ts";
 import { makeOnce } from "./secret-file.ts";
 
 const registryUsername = "install";
@@ -75,7 +75,7 @@ export async function provision(context: PluginContext): Promise<void> {
 }
 
 async function makeAccount(): Promise<Account> {
-  return { port: await findFreePort(), password: randomBytes(24).toString("base64url") };
+  return { port: await pickRegistryPort(), password: randomBytes(24).toString("base64url") };
 }
 
 async function configureRegistry(layout: Layout, account: Account): Promise<void> {
@@ -207,19 +207,6 @@ function programFolder(part: string): string[] {
 
 function registryUrl(account: Account): string {
   return `http://127.0.0.1:${account.port}`;
-}
-
-/** Free now; it is kept for the install's life, so that the registry's address never changes. */
-function findFreePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      const port = typeof address === "object" && address ? address.port : 0;
-      server.close(() => resolve(port));
-    });
-  });
 }
 
 function exists(path: string): Promise<boolean> {
