@@ -4,7 +4,14 @@ import type { AgentId } from "../model/ids.ts";
 import type { JobKey } from "../protocol/job-key.ts";
 import type { ServerContext } from "./context.ts";
 import type { Sql } from "./database.ts";
-import { adoptJob, expireLeases, expireStarts, loseJob, requestCancel } from "./job-machine.ts";
+import {
+  adoptJob,
+  expireLeases,
+  expireStarts,
+  loseJob,
+  nackJob,
+  requestCancel,
+} from "./job-machine.ts";
 import { settleEnded } from "./outcomes.ts";
 
 /** Cancels a job: at once in the queue, otherwise by asking its agent, also when that is offline now. */
@@ -55,6 +62,22 @@ export async function settleLoss(
   // A job of the agent that this one replaced: it answers for it now.
   await adoptJob(sql, agentId, key);
   if (await loseJob(sql, agentId, key, reason)) await settleEnded(context, sql, key.jobId);
+}
+
+/**
+ * Takes it from an agent's journal that a job left no trace. One that was offered and never accepted did
+ * not reach the agent, which writes its journal before it launches: nothing was tried, so nothing counts.
+ */
+export async function settleNoTrace(
+  context: ServerContext,
+  sql: Sql,
+  agentId: AgentId,
+  key: JobKey,
+): Promise<void> {
+  if (await nackJob(sql, agentId, key, "The offer did not reach its agent.")) {
+    return settleEnded(context, sql, key.jobId);
+  }
+  await settleLoss(context, sql, agentId, key, "The agent came back without a trace of it.");
 }
 
 /** Deals with leases and limits that lapsed; called on a timer by every server. */

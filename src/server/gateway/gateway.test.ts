@@ -139,6 +139,28 @@ test("an agent that comes back goes on with the same epoch, and its lines are ne
   second.close();
 });
 
+test("an offer that never reached its agent costs the job no attempt, however often it happens", async () => {
+  const agent = await enrol();
+  const first = await connect(agent);
+  const { key } = await offerBuild(first);
+  first.close();
+
+  const second = await connect(agent);
+  await second.nextEffect("welcome");
+  await server.database.query("update jobs set not_before = now() where id = $1", [key.jobId]);
+  server.context.wake.notify("jobs:build");
+  const offer = await second.nextEffect("offer");
+  const { payload } = await verifyDocument("landfall-grant", LeaseGrant, offer.grant, findKey);
+
+  assert.deepEqual([payload.jobId, payload.epoch.n], [key.jobId, key.epoch.n + 1]);
+  const [job] = await server.database.query<{ losses: number }>(
+    "select losses from jobs where id = $1",
+    [key.jobId],
+  );
+  assert.equal(job?.losses, 0);
+  await finishOver(second, { jobId: payload.jobId, epoch: payload.epoch });
+});
+
 test("a job that its agent has no trace of is offered again, in the next epoch", async () => {
   const agent = await enrol();
   const first = await connect(agent);

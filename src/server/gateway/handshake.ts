@@ -18,7 +18,7 @@ import type { ServerContext } from "../context.ts";
 import type { Sql } from "../database.ts";
 import { recordEvent } from "../event-queue.ts";
 import { adoptJob, renewLeases } from "../job-machine.ts";
-import { settleLoss } from "../jobs.ts";
+import { settleNoTrace } from "../jobs.ts";
 import { lastStored } from "../log-chunks.ts";
 import { readManifest } from "../manifest.ts";
 
@@ -146,7 +146,7 @@ export async function resolveJournal(
     if (isRecalling) return { rows, kept: judged.keep, forget: [] };
     for (const key of judged.adopt) await adoptJob(sql, agent.id, key);
     for (const key of judged.lost) {
-      await settleLoss(context, sql, agent.id, key, "The agent came back without a trace of it.");
+      await settleNoTrace(context, sql, agent.id, key);
     }
     return { rows, kept: [...judged.keep, ...judged.adopt], forget: [...judged.forget] };
   });
